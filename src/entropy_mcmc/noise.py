@@ -1,0 +1,167 @@
+r"""Gaussian noise as a pure function of (seed, stream, step, parameter, element).
+
+The generator is Threefry-2x32 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
+as 1, 2, 3" (SC 2011): a bijection of a 64-bit counter under a 64-bit key, made of 32-bit additions,
+rotations and exclusive-ors. It is used twice:
+
+* The key of a step is Threefry-2x32-20 under the seed, of the counter (step, inner step, stream).
+  Under one seed that map is one-to-one, so two steps or two streams never share a key.
+* The bits of an element are Threefry-2x32-13 under that key, of the counter (parameter, element).
+  Two parameters or two elements therefore never share a counter.
+
+Each element gets 64 bits, and Box-Muller turns them into two independent standard normals: one for
+θ, one for θ_a. Nothing is kept between calls: a resumed chain, a shard on another rank and a
+compiled kernel all compute the same integers.
+
+Limits: 2^40 steps, 2^16 inner steps, 2^8 streams, 2^22 parameters of 2^42 elements each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.errors import ConfigError, check_count
+
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+PARITY = 0x1BD11BDA
+ELEMENT_ROUNDS = 13  # the fewest rounds that pass BigCrush; keys use the authors' 20
+KEY_ROUNDS = 20
+SEED_LIMIT = 2**63  # so that a seed also fits a signed 64-bit integer and JSON
+STEP_LIMIT = 2**40
+INNER_LIMIT = 2**16
+PARAMETER_LIMIT = 2**22
+ELEMENT_LIMIT = 2**42
+WORD = 2**32
+
+Schedule = Sequence[Any]
+"""Words of the key in the order in which the rounds add them: ints (eager) or 0-d tensors."""
+
+
+def draw_seed() -> int:
+    """Draw a seed from torch's default generator, so that `torch.manual_seed` governs it too."""
+    return int(torch.randint(0, SEED_LIMIT - 1, (), dtype=torch.int64).item())
+
+
+def check_seed(seed: object) -> int:
+    """Return `seed` as an int in [0, 2^63), drawing one if it is None."""
+    if seed is None:
+        return draw_seed()
+    number = check_count("seed", seed, least=0)
+    if number >= SEED_LIMIT:
+        raise ConfigError(f"seed must be less than 2**63, got seed={seed!r}")
+    return number
+
+
+def threefry2x32(schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    """Encrypt the counters (x0, x1), int32 tensors whose bits stand for unsigned words."""
+    x0 = x0 + schedule[0]
+    x1 = x1 + schedule[1]
+    for i in range(rounds):
+        x0 = x0 + x1
+        x1 = _rotate_left(x1, ROTATIONS[i % 8]) ^ x0
+        if i % 4 == 3:
+            injection = i // 4 * 2 + 2
+            x0 = x0 + schedule[injection]
+            x1 = x1 + schedule[injection + 1]
+    return x0, x1
+
+
+def key_schedule(key: int, rounds: int) -> tuple[int, ...]:
+    """Words that `threefry2x32` adds under a 64-bit `key`, as signed 32-bit integers."""
+    words = (key % WORD, key >> 32, PARITY ^ (key % WORD) ^ (key >> 32))
+    added = [words[0], words[1]]
+    for i in range(1, rounds // 4 + 1):
+        added += [words[i % 3], words[(i + 1) % 3] + i]
+    return tuple(_signed(word) for word in added)
+
+
+def step_schedule(seed: int, step: int, stream: int = 0, inner: int = 0) -> tuple[int, ...]:
+    """Key schedule of one step: `step_schedule(seed, step)` feeds `normal_pair`.
+
+    `stream` tells apart the kinds of noise that a sampler draws in one step, `inner` the steps of
+    a nested chain.
+    """
+    if not (0 <= step < STEP_LIMIT and 0 <= inner < INNER_LIMIT and 0 <= stream < 256):
+        raise ConfigError(
+            f"noise needs 0 <= step < 2**40, 0 <= inner < 2**16 and 0 <= stream < 256, "
+            f"got step={step}, inner={inner}, stream={stream}"
+        )
+    counter = step + inner * STEP_LIMIT + stream * STEP_LIMIT * INNER_LIMIT
+    return key_schedule(_encrypt(seed, counter), ELEMENT_ROUNDS)
+
+
+def counter_words(parameter: int, element: int) -> tuple[int, int]:
+    """Counter of one element of one parameter, as two signed 32-bit integers."""
+    if not (0 <= parameter < PARAMETER_LIMIT and 0 <= element < ELEMENT_LIMIT):
+        raise ConfigError(
+            f"noise needs 0 <= parameter < 2**22 and 0 <= element < 2**42, "
+            f"got parameter={parameter}, element={element}"
+        )
+    low, high = _words(element)
+    return _signed(low), _signed(parameter * 2**10 + high)
+
+
+def counters(parameter: int, start: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Counters of the elements start … start+size−1 of a parameter: two int32 tensors."""
+    low, high = counter_words(parameter, start)
+    counter_words(parameter, start + max(size, 1) - 1)
+    first = torch.arange(low, low + size, dtype=torch.int64, device=device)
+    # Past 2^32 elements the low word wraps and the high word goes up by one.
+    carry = (first + (WORD if low < 0 else 0)) >> 32
+    return first.to(torch.int32), (carry + high).to(torch.int32)
+
+
+def box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    """Two independent standard normals from two independent words, in float32.
+
+    The radius uses 31 bits and reaches 6.66; the angle uses all 32.
+    """
+    uniform = ((x0 >> 1) & 0x7FFFFFFF).to(torch.float32) * 2.0**-31 + 2.0**-32
+    radius = torch.sqrt(-2.0 * torch.log(uniform))
+    angle = x1.to(torch.float32) * (math.pi / 2**31)
+    return radius * torch.cos(angle), radius * torch.sin(angle)
+
+
+def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    """Two independent standard normals for each counter (x0, x1), under one step's schedule.
+
+    >>> x0, x1 = counters(parameter=3, start=0, size=2, device=torch.device("cpu"))
+    >>> first, second = normal_pair(step_schedule(seed=0, step=7), x0, x1)
+    >>> first.shape, second.dtype
+    (torch.Size([2]), torch.float32)
+    """
+    return box_muller(*threefry2x32(schedule, x0, x1, ELEMENT_ROUNDS))
+
+
+def _rotate_left(x: Tensor, bits: int) -> Tensor:
+    # `>>` on int32 drags the sign along; the mask drops those copies.
+    return (x << bits) | ((x >> (32 - bits)) & ((1 << bits) - 1))
+
+
+def _encrypt(key: int, counter: int) -> int:
+    """`threefry2x32` on Python integers: tensors would cost half a millisecond a step."""
+    schedule = key_schedule(key, KEY_ROUNDS)
+    x0, x1 = ((word + added) % WORD for word, added in zip(_words(counter), schedule, strict=False))
+    for i in range(KEY_ROUNDS):
+        bits = ROTATIONS[i % 8]
+        x0 = (x0 + x1) % WORD
+        x1 = ((x1 << bits) % WORD | x1 >> (32 - bits)) ^ x0
+        if i % 4 == 3:
+            injection = i // 4 * 2 + 2
+            x0 = (x0 + schedule[injection]) % WORD
+            x1 = (x1 + schedule[injection + 1]) % WORD
+    return x0 + WORD * x1
+
+
+def _words(number: int) -> tuple[int, int]:
+    return number % WORD, number >> 32
+
+
+def _signed(word: int) -> int:
+    """The signed 32-bit integer with the bits of `word` modulo 2^32."""
+    return (word + 2**31) % WORD - 2**31
