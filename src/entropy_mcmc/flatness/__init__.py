@@ -1,0 +1,73 @@
+"""Is the basin flat? Measures from (model, loss, data), with no sampler inside.
+
+`data` is (x, y) tensors or an iterable of batches that can be run through more than once;
+`loss(output, target)` is a mean over the batch. Batch norm is in evaluation mode, everything
+random takes a seed, and the model is left as it was.
+"""
+
+from entropy_mcmc.flatness.compare import Comparison, Row, Settings, compare
+from entropy_mcmc.flatness.entropy import LocalEntropy, local_entropy
+from entropy_mcmc.flatness.figures import (
+    density_figure,
+    fisher_figure,
+    fisher_histogram,
+    interpolation_figure,
+    save_figures,
+    surface_figure,
+)
+from entropy_mcmc.flatness.fisher import FisherDiagonal, fisher_diagonal
+from entropy_mcmc.flatness.hessian import (
+    SpectralDensity,
+    TraceEstimate,
+    hessian_products,
+    hessian_trace,
+    lanczos,
+    spectral_density,
+    top_eigenvalues,
+)
+from entropy_mcmc.flatness.interpolation import (
+    Interpolation,
+    interpolate_between,
+    interpolate_random,
+    random_direction,
+)
+from entropy_mcmc.flatness.problem import classification_error, subset
+from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
+from entropy_mcmc.flatness.surface import Surface, loss_surface
+from entropy_mcmc.flatness.theory_figure import save_theory_figure, theory_figure
+
+__all__ = [
+    "Comparison",
+    "FisherDiagonal",
+    "Interpolation",
+    "LocalEntropy",
+    "Row",
+    "Settings",
+    "Sharpness",
+    "SpectralDensity",
+    "Surface",
+    "TraceEstimate",
+    "classification_error",
+    "compare",
+    "density_figure",
+    "fisher_diagonal",
+    "fisher_figure",
+    "fisher_histogram",
+    "hessian_products",
+    "hessian_trace",
+    "interpolate_between",
+    "interpolate_random",
+    "interpolation_figure",
+    "lanczos",
+    "local_entropy",
+    "loss_surface",
+    "random_direction",
+    "sam_sharpness",
+    "save_figures",
+    "save_theory_figure",
+    "spectral_density",
+    "subset",
+    "surface_figure",
+    "theory_figure",
+    "top_eigenvalues",
+]

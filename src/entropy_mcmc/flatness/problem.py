@@ -1,0 +1,187 @@
+"""What every measure shares: batches, the flat parameter vector, a model left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc.errors import ConfigError, check_count
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Batch: TypeAlias = tuple[Tensor, Tensor]
+Data: TypeAlias = Batch | Iterable[Batch]
+State: TypeAlias = Mapping[str, Tensor]
+Refresh: TypeAlias = str | Callable[[nn.Module], object]
+
+_BATCH = 256
+
+
+def batches(data: Data, device: torch.device, size: int = _BATCH) -> Iterator[Batch]:
+    """Batches of at most `size` on `device`, from (x, y) tensors or an iterable of batches."""
+    for x, y in _source(data):
+        for part in zip(torch.split(x, size), torch.split(y, size), strict=True):
+            yield part[0].to(device), part[1].to(device)
+
+
+def _source(data: Data) -> Iterable[Batch]:
+    if isinstance(data, (tuple, list)) and len(data) == 2 and all(map(torch.is_tensor, data)):
+        if len(data[0]) != len(data[1]):
+            raise ConfigError(
+                f"x and y must be equally long, got {len(data[0])} and {len(data[1])}"
+            )
+        return [cast(Batch, tuple(data))]
+    if iter(data) is data:
+        raise ConfigError(
+            f"data must be iterable more than once, got {type(data).__name__}; "
+            "pass (x, y) tensors, a list of batches or a DataLoader"
+        )
+    return cast(Iterable[Batch], data)
+
+
+def subset(data: Batch, count: int, *, seed: int = 0) -> Batch:
+    """A fixed random subset of (x, y): the same for every state that is compared.
+
+    >>> x, y = subset((torch.arange(10.0), torch.arange(10)), 3)
+    >>> len(x), torch.equal(x, y.float())
+    (3, True)
+    """
+    x, y = data
+    if check_count("count", count) > len(x):
+        raise ConfigError(f"count must be at most {len(x)}, the size of the data, got {count}")
+    chosen = torch.randperm(len(x), generator=generator(seed))[:count].sort().values
+    return x[chosen.to(x.device)], y[chosen.to(y.device)]
+
+
+def generator(seed: int) -> torch.Generator:
+    """A CPU generator: the same numbers on every device."""
+    return torch.Generator().manual_seed(seed)
+
+
+def parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters; frozen ones are no part of the basin."""
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not found:
+        raise ConfigError("model must have a parameter with requires_grad=True, got none")
+    return found
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the first trainable parameter."""
+    return next(iter(parameters(model).values())).device
+
+
+def vector(model: nn.Module) -> Tensor:
+    """θ as one flat tensor (a copy)."""
+    return torch.cat([p.detach().reshape(-1) for p in parameters(model).values()])
+
+
+def state_vector(model: nn.Module, state: State) -> Tensor:
+    """The same for a stored state, in the model's order, device and dtype."""
+    missing = [name for name in parameters(model) if name not in state]
+    if missing:
+        raise ConfigError(f"state must hold every trainable parameter, missing {missing[:3]}")
+    return torch.cat([state[name].reshape(-1).to(p) for name, p in parameters(model).items()])
+
+
+def unflatten(model: nn.Module, flat: Tensor) -> dict[str, Tensor]:
+    """A flat tensor back into named shapes (views)."""
+    found = parameters(model)
+    parts = torch.split(flat, [p.numel() for p in found.values()])
+    return {n: part.view_as(p) for (n, p), part in zip(found.items(), parts, strict=True)}
+
+
+@torch.no_grad()
+def move_to(model: nn.Module, flat: Tensor) -> None:
+    """Write a flat tensor into the parameters, in place."""
+    parts = unflatten(model, flat)
+    for name, p in parameters(model).items():
+        p.copy_(parts[name])
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode (batch norm uses its stored statistics, no dropout), then as before."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def restoring(model: nn.Module) -> Iterator[None]:
+    """Whatever happens inside, parameters, buffers and modes are put back bit for bit."""
+    kept = [(t, t.detach().clone()) for t in (*model.parameters(), *model.buffers())]
+    try:
+        with evaluating(model):
+            yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in kept:
+                tensor.copy_(copy)
+
+
+@torch.no_grad()
+def load(model: nn.Module, state: State) -> None:
+    """Copy a stored state in: every trainable parameter, and the buffers that it holds."""
+    move_to(model, state_vector(model, state))
+    for name, buffer in model.named_buffers():
+        if name in state:
+            buffer.copy_(state[name])
+
+
+def refreshed(model: nn.Module, refresh: Refresh) -> None:
+    """Re-estimate batch-norm statistics with the caller's function, or leave them (`"fixed"`)."""
+    if callable(refresh):
+        refresh(model)
+        model.eval()
+
+
+def refresh_name(refresh: Refresh) -> str:
+    """How a result states the choice."""
+    if callable(refresh):
+        return "refreshed at every point"
+    if refresh != "fixed":
+        raise ConfigError(f"refresh must be 'fixed' or a function of the model, got {refresh!r}")
+    return "fixed"
+
+
+@torch.no_grad()
+def mean_over(model: nn.Module, score: Loss, data: Data) -> float:
+    """Mean over all samples of a score that is a mean over its batch."""
+    total, count = 0.0, 0
+    for x, y in batches(data, device_of(model)):
+        total += float(score(model(x), y)) * len(x)
+        count += len(x)
+    if count == 0:
+        raise ConfigError("data must hold at least one sample, got none")
+    return total / count
+
+
+@torch.enable_grad()
+def mean_gradient(model: nn.Module, loss: Loss, data: Data) -> Tensor:
+    """∇ of the mean loss as one flat tensor; `.grad` is not touched."""
+    found = list(parameters(model).values())
+    total, count = torch.zeros_like(vector(model)), 0
+    for x, y in batches(data, device_of(model)):
+        grads = torch.autograd.grad(
+            loss(model(x), y), found, allow_unused=True, materialize_grads=True
+        )
+        total += torch.cat([g.reshape(-1) for g in grads]) * len(x)
+        count += len(x)
+    return total / count
+
+
+def classification_error(output: Tensor, target: Tensor) -> Tensor:
+    """Share of wrong classes.
+
+    >>> classification_error(torch.eye(2), torch.tensor([0, 0])).item()
+    0.5
+    """
+    return (output.argmax(-1) != target).float().mean()
