@@ -107,13 +107,15 @@ def counter_words(parameter: int, element: int) -> tuple[int, int]:
 
 
 def counters(parameter: int, start: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Counters of the elements start … start+size−1 of a parameter: two int32 tensors."""
+    """Counters of the elements start … start+size−1: two int32 tensors that broadcast together."""
     low, high = counter_words(parameter, start)
-    counter_words(parameter, start + max(size, 1) - 1)
-    first = torch.arange(low, low + size, dtype=torch.int64, device=device)
-    # Past 2^32 elements the low word wraps and the high word goes up by one.
-    carry = (first + (WORD if low < 0 else 0)) >> 32
-    return first.to(torch.int32), (carry + high).to(torch.int32)
+    if counter_words(parameter, start + max(size, 1) - 1)[1] == high and low + size <= 2**31:
+        first = torch.arange(low, low + size, dtype=torch.int32, device=device)
+        return first, torch.full((), high, dtype=torch.int32, device=device)
+    # The low word wraps at 2^31 of its signed form; past 2^32 elements the high word goes up.
+    wide = torch.arange(low, low + size, dtype=torch.int64, device=device)
+    carry = (wide + (WORD if low < 0 else 0)) >> 32
+    return wide.to(torch.int32), (carry + high).to(torch.int32)
 
 
 def box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,88 @@
+"""Which tensors one kernel call moves, and which noise counters its elements have.
+
+A large tensor is its own bucket and is updated in place. Small tensors (biases, norms) are
+concatenated, because for them the overhead of a call costs more than the copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from entropy_mcmc import noise
+from entropy_mcmc.errors import ConfigError
+
+SMALL = 2**15  # elements below which a tensor is merged with others
+MERGED = 2**20  # elements at which a merged bucket is full
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a tensor's elements live: index of its parameter, first element, number of elements."""
+
+    parameter: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Slots that are moved together: `members` are positions in the list of slots."""
+
+    members: tuple[int, ...]
+    slots: tuple[Slot, ...]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this rank holds: itself, unless it is sharded."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def slot(parameter: int, tensor: Tensor) -> Slot:
+    """Slot of a parameter; for a shard, the elements of the whole tensor that it holds."""
+    if not isinstance(tensor, DTensor):
+        return Slot(parameter, 0, tensor.numel())
+    if any(placement.is_shard() and not placement.is_shard(0) for placement in tensor.placements):
+        raise ConfigError(
+            f"sharded parameters must be split along dimension 0, got placements="
+            f"{tensor.placements}; FSDP2's default does that"
+        )
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+    row = tensor.numel() // max(tensor.shape[0], 1) if tensor.ndim else 1
+    return Slot(parameter, (offset[0] if offset else 0) * row, local(tensor).numel())
+
+
+@lru_cache(maxsize=256)
+def plan(slots: tuple[Slot, ...]) -> tuple[Bucket, ...]:
+    """Group slots into buckets: large tensors alone, small ones together.
+
+    >>> [b.members for b in plan((Slot(0, 0, 10), Slot(1, 0, 10**6), Slot(2, 0, 10)))]
+    [(1,), (0, 2)]
+    """
+    single, merged, size = [], [[]], 0  # type: tuple[list[Bucket], list[list[int]], int]
+    for position, place in enumerate(slots):
+        if place.size >= SMALL:
+            single.append(Bucket((position,), (place,)))
+            continue
+        if size + place.size > MERGED:
+            merged.append([])
+            size = 0
+        merged[-1].append(position)
+        size += place.size
+    groups = [tuple(members) for members in merged if members]
+    return (*single, *(Bucket(g, tuple(slots[i] for i in g)) for g in groups))
+
+
+@lru_cache(maxsize=256)
+def merged_counters(slots: tuple[Slot, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Counters of a merged bucket, element by element; kept, because they never change."""
+    pairs = [noise.counters(s.parameter, s.start, s.size, device) for s in slots]
+    return torch.cat([x0 for x0, _ in pairs]), torch.cat([x1.expand_as(x0) for x0, x1 in pairs])

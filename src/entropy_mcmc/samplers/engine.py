@@ -1,0 +1,81 @@
+"""Apply one sampler's rule to all of its tensors: eagerly, or by the compiled kernel.
+
+A rule is a pure function `rule(values, eps, coefficients) -> new values`. `values` are the
+variables that it moves followed by what it only reads (the gradient, an anchor); `eps` is a pair
+of standard normals, or None when the noise is off; it returns the moved variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc import noise
+from entropy_mcmc.samplers import fused as compiled
+from entropy_mcmc.samplers.buckets import Bucket, Slot, local, merged_counters, plan
+
+Pair = tuple[Tensor, Tensor]
+Rule = Callable[[Sequence[Tensor], Pair | None, Sequence[Any]], tuple[Tensor, ...]]
+
+CHUNK = 2**16  # elements per eager pass: temporaries stay in the cache and out of peak memory
+
+
+def advance(
+    rule: Rule,
+    moved: Sequence[Sequence[Tensor]],
+    read: Sequence[Sequence[Tensor]],
+    coefficients: Sequence[float],
+    schedule: noise.Schedule | None,
+    slots: tuple[Slot, ...],
+    *,
+    fused: bool,
+) -> None:
+    """Move `moved[variable][parameter]` in place by `rule`; no schedule, no noise."""
+    kernel = compiled.run if fused else run_eager
+    for bucket in plan(slots):
+        values = [_flatten(column, bucket) for column in (*moved, *read)]
+        kernel(rule, len(moved), values, coefficients, schedule, bucket.slots)
+        for column, value in zip(moved, values, strict=False):
+            _write_back(column, bucket, value)
+
+
+def run_eager(
+    rule: Rule,
+    moves: int,
+    values: Sequence[Tensor],
+    coefficients: Sequence[float],
+    schedule: noise.Schedule | None,
+    slots: tuple[Slot, ...],
+) -> None:
+    """Move the first `moves` of the flat `values` in place, a cache-sized chunk at a time."""
+    for start in range(0, values[0].numel(), CHUNK):
+        part = [value[start : start + CHUNK] for value in values]
+        eps = None if schedule is None else _normals(schedule, slots, start, part[0])
+        for value, new in zip(part[:moves], rule(part, eps, coefficients), strict=True):
+            value.copy_(new)
+
+
+def _normals(schedule: noise.Schedule, slots: tuple[Slot, ...], start: int, like: Tensor) -> Pair:
+    if len(slots) == 1:
+        place = slots[0]
+        x0, x1 = noise.counters(place.parameter, place.start + start, like.numel(), like.device)
+    else:
+        x0, x1 = (x[start : start + CHUNK] for x in merged_counters(slots, like.device))
+    first, second = noise.normal_pair(schedule, x0, x1)
+    return first.to(like.dtype), second.to(like.dtype)
+
+
+def _flatten(column: Sequence[Tensor], bucket: Bucket) -> Tensor:
+    parts = [local(column[i]).reshape(-1) for i in bucket.members]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _write_back(column: Sequence[Tensor], bucket: Bucket, value: Tensor) -> None:
+    targets = [local(column[i]) for i in bucket.members]
+    if len(targets) == 1 and targets[0].data_ptr() == value.data_ptr():
+        return  # `reshape` gave a view, which the kernel has moved already
+    parts = torch.split(value, [place.size for place in bucket.slots])
+    torch._foreach_copy_(targets, [p.view_as(t) for p, t in zip(parts, targets, strict=True)])

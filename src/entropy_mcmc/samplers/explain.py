@@ -1,0 +1,116 @@
+"""What the numbers of a sampler mean: step sizes, stability, averaging and the implied target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.samplers.scales import scales
+
+if TYPE_CHECKING:
+    from entropy_mcmc.samplers.base import Sampler
+
+
+@dataclass(frozen=True)
+class GroupExplanation:
+    """One parameter group; sizes are root mean squares per coordinate and step."""
+
+    size: int
+    lr: float
+    step_size: float | None
+    drift: float | None
+    coupling: float | None
+    noise: float
+    margin: float | None
+    horizon: float | None
+    target: str
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and value of each line of the table."""
+        rows = [
+            ("parameters", f"{self.size:,}"),
+            ("lr (mean loss)", f"{self.lr:.4g}"),
+            ("α = lr/N (energy)", _number(self.step_size)),
+            ("drift per step", _number(self.drift, "no gradient yet")),
+            ("coupling per step", _number(self.coupling, "no guide")),
+            ("noise per step", _number(self.noise)),
+            ("stability: lr/(ηN) of its limit", _number(self.margin, "no coupling")),
+            ("guide averages over, steps", _number(self.horizon, "no guide")),
+        ]
+        return [*rows, ("target", self.target)]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Explanation of a sampler; `print` it for a table."""
+
+    sampler: str
+    step: int
+    groups: tuple[GroupExplanation, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.sampler} after {self.step} steps"]
+        for number, group in enumerate(self.groups):
+            if len(self.groups) > 1:
+                lines.append(f" group {number}")
+            lines += [f"  {label:<33} {value}" for label, value in group.rows()]
+        return "\n".join(lines)
+
+
+def explain(sampler: Sampler) -> Explanation:
+    """Explain every group of `sampler` at its current state."""
+    groups = tuple(_explain_group(sampler, group) for group in sampler.param_groups)
+    return Explanation(type(sampler).__name__, sampler.param_groups[0]["step"], groups)
+
+
+@torch.no_grad()
+def _explain_group(sampler: Sampler, group: dict[str, Any]) -> GroupExplanation:
+    params = group["params"]
+    with_grad = [p for p in params if p.grad is not None]
+    drift = [p.grad.double() + group["weight_decay"] * p.double() for p in with_grad]
+    gaps = [
+        sampler.state[p]["guide"].double() - sampler._theta(p).double()
+        for p in params
+        if "guide" in sampler.state.get(p, {})
+    ]
+    scale = scales(group) if {"num_data", "temperature"} <= set(group) else None
+    coupled = scale is not None and "eta" in group
+    euler = coupled and group.get("guide_update", "euler") == "euler"
+    return GroupExplanation(
+        size=sum(p.numel() for p in params),
+        lr=group["lr"],
+        step_size=scale.alpha if scale else None,
+        drift=group["lr"] * _rms(drift) if drift else None,
+        coupling=scale.coupling * _rms(gaps) if scale and gaps else None,
+        noise=scale.noise if scale else 0.0,
+        margin=scale.coupling / (1 + group.get("momentum", 0.0)) if scale and euler else None,
+        horizon=1 / scale.coupling if scale and coupled and scale.coupling else None,
+        target=sampler._target(group),
+    )
+
+
+def describe_posterior(group: dict[str, Any]) -> str:
+    """The law of θ that N, T and the weight decay imply."""
+    decay, temperature = group["weight_decay"], group["temperature"]
+    num_data = group["num_data"]
+    if temperature == 0:
+        return "T = 0: an optimizer, no distribution"
+    prior = "flat prior"
+    if decay:
+        std = math.sqrt(1 / (decay * num_data))
+        prior = f"prior N(0, {std:.4g}² I) before tempering"
+    text = f"θ ~ exp(−U/T), T = {temperature:.4g}, U = {num_data:,} · mean loss, {prior}"
+    return text if group.get("noise", True) else text + " (noise is off now)"
+
+
+def _rms(tensors: list[Tensor]) -> float:
+    size = sum(t.numel() for t in tensors)
+    return math.sqrt(sum(float(t.square().sum()) for t in tensors) / max(size, 1))
+
+
+def _number(value: float | None, missing: str = "not defined") -> str:
+    return missing if value is None else f"{value:.4g}"
