@@ -1,0 +1,106 @@
+"""One value type for every data set: the inputs as stored, the targets, and how to normalise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.errors import ConfigError, check_choice, check_count
+
+Task = Literal["classification", "regression"]
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Inputs, targets and the numbers that describe them; nothing here is random.
+
+    Attributes:
+        name: The name that `load` knows.
+        inputs: uint8 images (N, C, H, W), or a float32 table (N, features).
+        targets: int64 classes (N,), or float32 values (N,).
+        task: "classification" or "regression".
+        classes: Number of classes; None for regression.
+        mean: Per channel (on the scale 0 … 1) or per feature, of the training split.
+        std: Likewise; never zero.
+        target_mean: Mean of the training targets in regression, else 0.
+        target_std: Their standard deviation in regression, else 1.
+    """
+
+    name: str
+    inputs: Tensor
+    targets: Tensor
+    task: Task
+    classes: int | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    target_mean: float = 0.0
+    target_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, ("classification", "regression"))
+        if len(self.inputs) != len(self.targets):
+            raise ConfigError(
+                f"inputs and targets must be equally many, got {len(self.inputs)} inputs and "
+                f"{len(self.targets)} targets"
+            )
+        if (self.classes is None) != (self.task == "regression"):
+            raise ConfigError(f"classes must be None for regression only, got {self.classes!r}")
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def normalise(self, inputs: Tensor) -> Tensor:
+        """Normalise any inputs with the statistics of this set.
+
+        Out-of-distribution images go through the training set's `normalise`, not their own:
+        the network must see them as it would see them in use.
+        """
+        return normalise(inputs, self.mean, self.std)
+
+    def take(self, limit: int | None) -> Dataset:
+        """Return the first `limit` rows (all of them for None)."""
+        if limit is None:
+            return self
+        count = check_count("limit", limit)
+        return replace(self, inputs=self.inputs[:count], targets=self.targets[:count])
+
+    def only(self, classes: Sequence[int]) -> Dataset:
+        """Keep these classes, renumbered 0, 1, … in the given order (the paper's 7 against 9)."""
+        wanted = torch.tensor(list(classes), dtype=self.targets.dtype)
+        if self.classes is None or len(set(classes)) != len(classes) or not len(classes):
+            raise ConfigError(f"classes must be distinct classes of {self.name}, got {classes!r}")
+        if not all(0 <= label < self.classes for label in classes):
+            raise ConfigError(f"classes must be in 0 … {self.classes - 1}, got {classes!r}")
+        hits = self.targets[:, None] == wanted
+        rows = hits.any(dim=1).nonzero().squeeze(1)
+        labels = hits[rows].int().argmax(dim=1)
+        return replace(self, inputs=self.inputs[rows], targets=labels, classes=len(classes))
+
+
+def normalise(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Return (x − mean) / std as float32; uint8 images are put on the scale 0 … 1 first.
+
+    >>> normalise(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), (0.5,), (0.5,)).tolist()
+    [[[[-1.0, 1.0]]]]
+    """
+    trailing = (1,) * (inputs.dim() - 2)
+    unit = 255.0 if inputs.dtype == torch.uint8 else 1.0
+    scale = [1.0 / (unit * value) for value in std]
+    shift = [-m / s for m, s in zip(mean, std, strict=True)]
+    # Two in-place passes over one float copy: half the time of the division as it is written.
+    columns = torch.tensor([scale, shift], device=inputs.device).view(2, -1, *trailing)
+    # `copy` because float inputs would otherwise be normalised in place.
+    return inputs.to(torch.float32, copy=True).mul_(columns[0]).add_(columns[1])
+
+
+def statistics(table: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation per column; a constant column gets 1, not 0."""
+    wide = table.double()
+    std = wide.std(dim=0, correction=0)
+    safe = torch.where(std > 0, std, torch.ones_like(std))
+    return tuple(wide.mean(dim=0).tolist()), tuple(safe.tolist())

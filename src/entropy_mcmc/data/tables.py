@@ -1,0 +1,151 @@
+"""Readers of tables: UCI regression sets with their standard splits, and a user's `.npz`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from entropy_mcmc.data.dataset import Dataset, Split, statistics
+from entropy_mcmc.data.files import PathLike, damaged, find
+from entropy_mcmc.errors import ConfigError, MissingFileError, check_choice, check_count
+
+Floats = npt.NDArray[np.float64]
+
+# Short names, and the names that the files carry.
+UCI = {
+    "boston": "bostonHousing",
+    "concrete": "concrete",
+    "energy": "energy",
+    "kin8nm": "kin8nm",
+    "naval": "naval_propulsion_plant",
+    "power": "power_plant",
+    "protein": "protein_tertiary_structure",
+    "wine-red": "wine_quality_red",
+    "yacht": "yacht",
+}
+
+
+def uci(table: str, folder: Path, split: Split, index: int) -> Dataset:
+    """Read `uci/NAME.csv` (last column: target) at standard split number `index`.
+
+    `uci/NAME-splits.npz` holds `test`: one row of flags per standard split. The statistics are
+    those of the training rows, for both parts.
+    """
+    check_choice("table", table, tuple(UCI))
+    values = _read_csv(find(folder, f"uci/{UCI[table]}.csv", checksum=False))
+    splits = find(folder, f"uci/{UCI[table]}-splits.npz", checksum=False)
+    test = _flags(splits, len(values), index)
+    train = torch.from_numpy(values[~test]).float()
+    part = torch.from_numpy(values[test]).float() if split == "test" else train
+    return _table(f"uci-{table}", part[:, :-1], part[:, -1], train[:, :-1], train[:, -1])
+
+
+def _read_csv(file: Path) -> Floats:
+    try:
+        values: Floats = np.loadtxt(file, delimiter=",", skiprows=1, ndmin=2, dtype=np.float64)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise damaged(file, f"it is no table of numbers under one header line ({error})") from error
+    if values.shape[1] < 2 or not np.isfinite(values).all():
+        raise damaged(file, f"it needs finite features and a target, found shape {values.shape}")
+    return values
+
+
+def _flags(file: Path, rows: int, index: int) -> npt.NDArray[np.bool_]:
+    flags = read_npz(file).get("test")
+    if flags is None or flags.dtype != np.bool_ or flags.ndim != 2 or flags.shape[1] != rows:
+        raise damaged(file, f"`test` must be rows of {rows} flags, one row for each split")
+    if check_count("index", index, least=0) >= len(flags):
+        raise ConfigError(f"index must be in 0 … {len(flags) - 1} for {file.name}, got {index}")
+    chosen: npt.NDArray[np.bool_] = flags[index]
+    return chosen
+
+
+def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read all arrays of a `.npz`; object arrays, which need pickle, are refused."""
+    import zipfile
+    import zlib
+
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                raise ValueError("a single array, not an archive")
+            return {name: content[name] for name in content.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(file, f"it is no archive of plain arrays ({error})") from error
+
+
+def npz(path: PathLike, split: Split) -> Dataset:
+    """Read a user's file: `x_train`, `y_train`, `x_test`, `y_test`.
+
+    uint8 inputs of 3 or 4 axes are images (N, H, W) or (N, C, H, W); other inputs are a table.
+    Integer targets are classes from 0 on, floating targets are values to regress on.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise MissingFileError(f"{file} is not there: pass folder= the path of your .npz file")
+    arrays = read_npz(file)
+    missing = [
+        name for name in ("x_train", "y_train", f"x_{split}", f"y_{split}") if name not in arrays
+    ]
+    if missing:
+        raise damaged(file, f"it lacks {', '.join(missing)} and holds {', '.join(arrays)}")
+    x, y = _numeric(file, arrays[f"x_{split}"]), _numeric(file, arrays[f"y_{split}"])
+    x_train, y_train = _numeric(file, arrays["x_train"]), _numeric(file, arrays["y_train"])
+    if len(x) != len(y) or len(x_train) != len(y_train) or x.shape[1:] != x_train.shape[1:]:
+        raise damaged(
+            file, f"x_{split} {x.shape}, y_{split} {y.shape}, x_train {x_train.shape} differ"
+        )
+    return _user_set(file, (x, y), (x_train, y_train))
+
+
+def _numeric(file: Path, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype.kind not in "iuf" or not array.size or not np.isfinite(array).all():
+        raise damaged(file, f"an array is empty, not finite or not numbers ({array.dtype})")
+    return array
+
+
+def _user_set(
+    file: Path,
+    part: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    train: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+) -> Dataset:
+    name = f"npz:{file.name}"
+    regression = train[1].dtype.kind == "f"
+    targets = torch.from_numpy(part[1].astype(np.float32 if regression else np.int64))
+    train_targets = torch.from_numpy(train[1].astype(np.float32))
+    if train[0].dtype == np.uint8 and train[0].ndim in (3, 4):
+        images, train_images = _as_images(part[0]), _as_images(train[0])
+        shown = train_images.transpose(0, 1).flatten(1).T.float() / 255
+        base = _table(name, images, targets, shown, train_targets)
+    else:
+        table, train_table = (
+            torch.from_numpy(a.astype(np.float32)).flatten(1) for a in (part[0], train[0])
+        )
+        base = _table(name, table, targets, train_table, train_targets)
+    return base if regression else _classified(file, base, train[1])
+
+
+def _as_images(array: npt.NDArray[Any]) -> torch.Tensor:
+    images = torch.from_numpy(np.ascontiguousarray(array, dtype=np.uint8))
+    return images if images.dim() == 4 else images[:, None]
+
+
+def _classified(file: Path, base: Dataset, train_labels: npt.NDArray[Any]) -> Dataset:
+    from dataclasses import replace
+
+    classes = int(train_labels.max()) + 1
+    if base.targets.dim() != 1 or base.targets.min() < 0 or int(base.targets.max()) >= classes:
+        raise damaged(file, f"classes must be one label in 0 … {classes - 1} for each row")
+    return replace(base, task="classification", classes=classes, target_mean=0.0, target_std=1.0)
+
+
+def _table(
+    name: str, x: torch.Tensor, y: torch.Tensor, x_train: torch.Tensor, y_train: torch.Tensor
+) -> Dataset:
+    mean, std = statistics(x_train)
+    target_mean, target_std = statistics(y_train.flatten()[:, None])
+    return Dataset(name, x, y, "regression", None, mean, std, target_mean[0], target_std[0])
