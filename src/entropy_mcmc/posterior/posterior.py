@@ -1,0 +1,346 @@
+"""`Posterior`: the samples of a chain, kept on disk, and predictions averaged over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc.errors import StateError, check_choice, check_count, check_not_negative
+from entropy_mcmc.posterior import predictive, ranks, writing
+from entropy_mcmc.posterior.batches import Batches, home
+from entropy_mcmc.posterior.batchnorm import refresh_batchnorm
+from entropy_mcmc.posterior.collecting import due, step_of
+from entropy_mcmc.posterior.evaluate import Output, Piece, borrowed, pieces, tensor_of
+from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, ROLES, Manifest, Sample
+from entropy_mcmc.posterior.predictive import RegressionPrediction
+from entropy_mcmc.posterior.reading import Reader
+from entropy_mcmc.posterior.store import Store
+from entropy_mcmc.posterior.tensors import layout
+
+
+class Posterior:
+    """Samples of a model's weights in a folder. Make one with `create` or `open`.
+
+    Every call that predicts borrows the model and gives it back as it was. With several
+    processes, call every method on every rank: rank 0 writes.
+
+    >>> import tempfile
+    >>> model = nn.Linear(2, 3)
+    >>> posterior = Posterior.create(tempfile.mkdtemp(), model)
+    >>> posterior.collect(), posterior.collect()
+    (1, 1)
+    >>> posterior.predict_proba(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, store: Store, model: nn.Module, output: Output | None, skip_damaged: bool
+    ) -> None:
+        self.model = model
+        self._store = store
+        self._output = output
+        self._reader = Reader(store, skip_damaged)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        model: nn.Module,
+        likelihood: str = "classification",
+        output: Output | None = None,
+        *,
+        roles: str = "both",
+        dtype: str | torch.dtype | None = None,
+        thin: int = 1,
+        keep_last: int | None = None,
+    ) -> Self:
+        """Start a new store in `path/samples`; an existing one raises.
+
+        Args:
+            path: A new folder, or a run folder without samples.
+            model: The model that is sampled; also used to predict.
+            likelihood: "classification" (the model returns logits) or "regression" (mean and
+                log-variance, or mean).
+            output: Maps the model's result to that tensor.
+            roles: Which variables to keep: "theta", "guide" or "both".
+            dtype: "bfloat16" stores sampled parameters in half the space of float32.
+            thin: Keep one of every `thin` collected steps, the first one first.
+            keep_last: Keep at most this many samples, the newest.
+        """
+        check_choice("likelihood", likelihood, LIKELIHOODS)
+        check_choice("roles", roles, KEEP_ROLES)
+        check_choice("dtype", dtype, (None, "bfloat16", torch.bfloat16))
+        manifest = Manifest(
+            library=writing.LIBRARY,
+            likelihood=likelihood,
+            roles=roles,
+            dtype=None if dtype is None else "bfloat16",
+            thin=check_count("thin", thin),
+            keep_last=None if keep_last is None else check_count("keep_last", keep_last),
+        )
+        store = _on_ranks(lambda: Store.create(Path(path), manifest), Path(path), model)
+        return cls(store, model, output, False)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        model: nn.Module,
+        append: bool = False,
+        output: Output | None = None,
+        skip_damaged: bool = False,
+    ) -> Self:
+        """Open a store, to read or, with `append`, to go on collecting.
+
+        Args:
+            path: The folder that was given to `create`.
+            model: The architecture that was sampled.
+            append: Take the writer's place; a second writer is refused.
+            output: Maps the model's result to a tensor.
+            skip_damaged: Leave damaged samples out, with one warning, instead of raising.
+        """
+        path = Path(path)
+        if append:
+            store = _on_ranks(lambda: Store(path, write=True), path, model)
+        else:
+            store = Store(path, write=False)
+        return cls(store, model, output, skip_damaged)
+
+    @property
+    def path(self) -> Path:
+        """The folder that was given to `create`."""
+        return self._store.folder.parent
+
+    @property
+    def likelihood(self) -> str:
+        """What the model's output means: "classification" or "regression"."""
+        return self._store.manifest.likelihood
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Manifest entries: role, step, cycle, batch-norm state and file of each sample."""
+        return self._store.manifest.samples
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The role of each sample, in order."""
+        return tuple(sample.role for sample in self.samples)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __repr__(self) -> str:
+        return f"Posterior({str(self.path)!r}, {len(self)} samples, {self.likelihood})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another writer in; reading goes on."""
+        self._store.close()
+
+    def collect(
+        self, optimizer: Any = None, *, step: int | None = None, cycle: int | None = None
+    ) -> int:
+        """Store the model's parameters, and the guide of a sampler that has one.
+
+        Args:
+            optimizer: The sampler, any other optimizer, or None.
+            step: The step of the chain; else `param_groups[…]["step"]`, else a count. A step
+                that was collected already is not written again.
+            cycle: The cycle of the schedule, for the manifest.
+
+        Returns:
+            How many samples were written.
+        """
+        manifest = self._store.manifest
+        device = home(self.model)[0]
+        step = ranks.agree(step_of(optimizer, step, manifest), device)
+        cycle = None if cycle is None else check_count("cycle", cycle, least=0)
+        wanted = due(manifest, optimizer, step)
+        flags = ranks.agree(sum(1 << i for i, r in enumerate(ROLES) if r in wanted), device)
+        wanted = tuple(role for i, role in enumerate(ROLES) if flags >> i & 1)
+        entries = [
+            writing.write_sample(self._store, self.model, optimizer, role, step, cycle)
+            for role in wanted
+        ]
+        new = [entry for entry in entries if entry is not None]
+        ranks.on_main(lambda: writing.add(self._store, step, new), device)
+        return len(wanted)
+
+    def refresh_batchnorm(self, loader: Iterable[Any], *, force: bool = False) -> int:
+        """Give every sample its own batch-norm statistics, by one pass over `loader` for each.
+
+        A kill loses the sample in flight only: samples done before are not done again.
+
+        Args:
+            loader: Training data; batches are x, (x, y) or dicts. Read once per sample.
+            force: Also those that were refreshed before.
+
+        Returns:
+            How many samples were refreshed.
+        """
+        states = ("stale", "fresh") if force else ("stale",)
+        pending = [sample for sample in self.samples if sample.batchnorm in states]
+        if pending and ranks.is_main():
+            self._store.require_writer()
+        with borrowed(self.model) as found:
+            for sample in self._reader.whole(pending) if pending else ():
+                self._reader.fill(found, sample)
+                refresh_batchnorm(self.model, loader)
+                fresh = writing.norm_buffers(self.model, found)
+                writing.replace_buffers(self._store, sample, fresh)
+        return len(pending)
+
+    def predict_proba(
+        self,
+        x: Any,
+        *,
+        roles: str = "both",
+        batch_size: int = 256,
+        vectorize: bool | None = None,
+    ) -> Tensor:
+        """Class probabilities, averaged over samples.
+
+        Args:
+            x: A tensor, an array, a dict of these, or a loader of x, (x, y) or dicts.
+            roles: Average over "theta", "guide" or "both".
+            batch_size: Rows at a time, where x is not a loader.
+            vectorize: Evaluate many samples at once: True, False, or None for small models.
+
+        Returns:
+            Shape (rows, classes), on the device of x (the CPU for arrays and loaders).
+        """
+        self._require("classification", "predict_proba", "predict or predict_distribution")
+        batches, stream = self._pieces(x, roles, batch_size, vectorize)
+        return predictive.mean_of(stream, batches.out_device)
+
+    def predict(
+        self,
+        x: Any,
+        *,
+        roles: str = "both",
+        batch_size: int = 256,
+        vectorize: bool | None = None,
+    ) -> Tensor:
+        """The most probable class, or the mean of a regression; arguments as `predict_proba`."""
+        if self.likelihood == "classification":
+            options = {"roles": roles, "batch_size": batch_size, "vectorize": vectorize}
+            return self.predict_proba(x, **options).argmax(1)  # type: ignore[arg-type]
+        batches, stream = self._pieces(x, roles, batch_size, vectorize)
+        mean = predictive.mean_of(stream, batches.out_device)
+        return mean if mean.ndim == 1 else mean[:, 0]
+
+    def predict_distribution(
+        self,
+        x: Any,
+        *,
+        noise_variance: float | None = None,
+        roles: str = "both",
+        batch_size: int = 256,
+        vectorize: bool | None = None,
+    ) -> RegressionPrediction:
+        """Mean, aleatoric and epistemic variance of a regression.
+
+        Args:
+            x: As `predict_proba`, like the other arguments.
+            noise_variance: The noise of a network that returns a mean only.
+            roles: Which samples.
+            batch_size: Rows at a time.
+            vectorize: Many samples at once.
+        """
+        self._require("regression", "predict_distribution", "predict_proba")
+        if noise_variance is not None:
+            noise_variance = check_not_negative("noise_variance", noise_variance)
+        batches, stream = self._pieces(x, roles, batch_size, vectorize)
+        return predictive.mixture_of(stream, batches.out_device, noise_variance)
+
+    def sample_predictions(
+        self,
+        x: Any,
+        *,
+        roles: str = "both",
+        batch_size: int = 256,
+        vectorize: bool | None = None,
+    ) -> Tensor:
+        """Each sample's own prediction, in the order of `samples`; arguments as `predict_proba`.
+
+        Returns:
+            Probabilities (samples, rows, classes); for regression mean and variance
+            (samples, rows, 2), or (samples, rows) where the network returns a mean only.
+        """
+        batches, stream = self._pieces(x, roles, batch_size, vectorize)
+        return predictive.stack_of(stream, batches.out_device)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        """A sample as a state dict, for `load_state_dict` of the unwrapped model."""
+        (sample,) = self._reader.whole([self.samples[index]])
+        return self._reader.state_dict(self.model, sample)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        for sample in self._reader.whole(self.samples) if len(self) else ():
+            yield self._reader.state_dict(self.model, sample)
+
+    def load(self, index: int, model: nn.Module | None = None) -> nn.Module:
+        """Copy a sample into a model for good (default: the posterior's own) and return it."""
+        model = self.model if model is None else model
+        (sample,) = self._reader.whole([self.samples[index]])
+        self._reader.fill(layout(model), sample)
+        return model
+
+    def verify(self) -> int:
+        """Check size and SHA-256 of every file again; return how many samples are whole.
+
+        Raises:
+            DamagedFileError: A file is not what was written (with `skip_damaged`, a warning).
+        """
+        return sum(1 for _ in self._reader.whole(self.samples, again=True)) if len(self) else 0
+
+    def _pieces(
+        self, x: Any, roles: str, batch_size: int, vectorize: bool | None
+    ) -> tuple[Batches, Iterator[Piece]]:
+        samples = self._selected(roles)
+        batches = Batches(x, self.model, check_count("batch_size", batch_size))
+        classify = self.likelihood == "classification"
+        meaning = predictive.probabilities if classify else predictive.moments
+        return batches, pieces(
+            self.model,
+            lambda: self._reader.loads(samples),
+            batches,
+            lambda result: meaning(tensor_of(result, self._output)),
+            vectorize=vectorize,
+        )
+
+    def _selected(self, roles: str) -> list[Sample]:
+        check_choice("roles", roles, KEEP_ROLES)
+        chosen = [sample for sample in self.samples if roles in ("both", sample.role)]
+        if not chosen:
+            raise StateError(f"{self!r} has no samples with roles={roles!r}; collect some first")
+        stale = sum(sample.batchnorm == "stale" for sample in chosen)
+        if stale:
+            raise StateError(
+                f"{stale} of {len(chosen)} samples have batch-norm statistics of other weights; "
+                "call posterior.refresh_batchnorm(train_loader) first"
+            )
+        return chosen
+
+    def _require(self, likelihood: str, method: str, instead: str) -> None:
+        if self.likelihood != likelihood:
+            raise StateError(
+                f"{method} is for likelihood={likelihood!r}, this posterior has "
+                f"{self.likelihood!r}; use {instead}"
+            )
+
+
+def _on_ranks(make: Callable[[], Store], path: Path, model: nn.Module) -> Store:
+    """The writer's store on rank 0, a reader's on the others."""
+    made: list[Store] = []
+    ranks.on_main(lambda: made.append(make()), home(model)[0])
+    return made[0] if made else Store(path, write=False)

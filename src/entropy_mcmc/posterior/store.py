@@ -1,0 +1,208 @@
+"""The store on disk: one safetensors file per sample, one manifest, one writer, any readers.
+
+A sample's file never changes once it has its name: new batch-norm statistics get a new file. So
+a reader needs no lock: a file that vanished means that the manifest has moved on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from entropy_mcmc.errors import DamagedFileError, StateError
+from entropy_mcmc.posterior.files import TEMPORARY, WriterLock, atomic, sha256, signature, sync
+from entropy_mcmc.posterior.manifest import (
+    NAME,
+    SAMPLE_NAME,
+    SHARED_NAME,
+    Manifest,
+    Sample,
+    StoredFile,
+    read_manifest,
+)
+
+FOLDER = "samples"
+_NEW = ".samples-new-"
+
+
+class Store:
+    """Files of a posterior in `path/samples`."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self.folder = path / FOLDER
+        self._lock: WriterLock | None = None
+        self._verified: dict[str, tuple[int, ...]] = {}
+        self._seen: tuple[int, ...] = ()
+        self._manifest = read_manifest(self.folder / NAME)
+        if write:
+            self._lock = WriterLock(self.folder)
+            self._manifest = read_manifest(self.folder / NAME)
+            self._clean()
+
+    @staticmethod
+    def create(path: Path, manifest: Manifest) -> Store:
+        """Make a new store; its folder appears with its manifest in it, or not at all."""
+        folder = path / FOLDER
+        if folder.exists():
+            raise _occupied(path)
+        path.mkdir(parents=True, exist_ok=True)
+        new = path / f"{_NEW}{os.getpid()}"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        _write_manifest(new, manifest)
+        try:
+            new.rename(folder)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            raise _occupied(path) from error
+        sync(path)
+        return Store(path, write=True)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest as it is now: a reader looks whether the writer has replaced it."""
+        if not self.writable:
+            self._reload()
+        return self._manifest
+
+    @property
+    def writable(self) -> bool:
+        """Whether this object holds the writer's lock."""
+        return self._lock is not None and self._lock.held
+
+    def close(self) -> None:
+        """Give the writer's lock back."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def write(self, name: str, tensors: Mapping[str, Tensor]) -> StoredFile:
+        """Write one safetensors file, atomically; no reader sees it before `commit`."""
+        self.require_writer()
+        path = self.folder / name
+        with atomic(path) as temporary:
+            save_file(dict(tensors), temporary, metadata={"format": "pt"})
+            file = StoredFile(name, temporary.stat().st_size, sha256(temporary))
+        self._verified[name] = signature(path)
+        return file
+
+    def commit(self, manifest: Manifest) -> None:
+        """Replace the manifest, then remove the files that it no longer lists."""
+        self.require_writer()
+        manifest = replace(manifest, samples=tuple(sorted(manifest.samples, key=_order)))
+        _write_manifest(self.folder, manifest)
+        gone = self._manifest.files() - manifest.files()
+        self._manifest = manifest
+        for name in gone:
+            (self.folder / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def read(self, sample: Sample) -> Iterator[dict[str, Any]]:
+        """Yield name → open safetensors file for a sample that `current` has checked."""
+        with ExitStack() as stack:
+            opened: dict[str, Any] = {}
+            for file in _files(sample):
+                handle = stack.enter_context(_open_tensors(self.folder / file.name))
+                opened.update(dict.fromkeys(handle.keys(), handle))
+            yield opened
+
+    def current(self, sample: Sample, *, again: bool = False) -> Sample | None:
+        """The sample as it is stored now, checked; None when the writer has dropped it."""
+        while True:
+            try:
+                self.check(sample, again=again)
+                return sample
+            except DamagedFileError:
+                self._reload(force=True)
+                found = {s.key: s for s in self._manifest.samples}.get(sample.key)
+                if found == sample:
+                    raise
+                if found is None:
+                    return None
+                sample = found
+
+    def check(self, sample: Sample, *, again: bool = False) -> None:
+        """Raise `DamagedFileError` unless the sample's files are what was written."""
+        for file in _files(sample):
+            path = self.folder / file.name
+            try:
+                now = signature(path)
+                if self._verified.get(file.name) == now and not again:
+                    continue
+                if now[1] != file.bytes:
+                    raise _damaged(path, f"has {now[1]} bytes instead of {file.bytes}")
+                if sha256(path) != file.sha256:
+                    raise _damaged(path, "does not have the SHA-256 of the manifest")
+            except DamagedFileError:
+                raise
+            except OSError as error:
+                raise _damaged(path, f"cannot be read ({error.strerror})") from error
+            self._verified[file.name] = now
+
+    def require_writer(self) -> None:
+        """Raise unless this object may write."""
+        if not self.writable:
+            raise StateError(
+                f"{self.folder} is open for reading (or was closed, or this is a forked process); "
+                "use Posterior.open(path, model, append=True)"
+            )
+
+    def _reload(self, *, force: bool = False) -> None:
+        if self.writable:
+            return
+        path = self.folder / NAME
+        seen = signature(path) if path.exists() else ()
+        if force or seen != self._seen:
+            self._manifest, self._seen = read_manifest(path), seen
+
+    def _clean(self) -> None:
+        """Remove what a killed writer left; files with other names are not ours."""
+        listed = self._manifest.files()
+        for path in self.folder.iterdir():
+            ours = SAMPLE_NAME.fullmatch(path.name) or SHARED_NAME.fullmatch(path.name)
+            if path.name.startswith(TEMPORARY) or (ours and path.name not in listed):
+                path.unlink(missing_ok=True)
+        for path in self.folder.parent.glob(f"{_NEW}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _files(sample: Sample) -> tuple[StoredFile, ...]:
+    return (sample.file,) if sample.shared is None else (sample.file, sample.shared)
+
+
+def _order(sample: Sample) -> tuple[int, int]:
+    return sample.order
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    with atomic(folder / NAME) as temporary:
+        temporary.write_text(manifest.to_json(), encoding="utf-8")
+
+
+def _open_tensors(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt", device="cpu")
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, f"is not a readable safetensors file ({error})") from error
+
+
+def _damaged(path: Path, what: str) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} {what}; restore it from a copy, or go on with the other samples: "
+        "Posterior.open(path, model, skip_damaged=True)"
+    )
+
+
+def _occupied(path: Path) -> StateError:
+    return StateError(
+        f"{path / FOLDER} exists already; continue it with "
+        "Posterior.open(path, model, append=True), or choose another path"
+    )
