@@ -94,6 +94,7 @@ SCORES = [
         for s in range(4)
     ),
     (np.zeros(3), np.zeros(5)),
+    (np.arange(20), np.arange(20)),  # a ROC curve of collinear points, each of which counts
     (np.array([0.0]), np.array([1.0])),
     (np.array([1.0]), np.array([0.0])),
     (np.array([-np.inf, 0.0, np.inf]), np.array([np.inf, np.inf, -np.inf])),
@@ -146,6 +147,12 @@ def test_mutual_information_equals_its_definition():
         for i in range(samples.shape[1])
     ]
     assert metrics.mutual_information(samples) == pytest.approx(expected, abs=1e-14)
+
+
+def test_mutual_information_of_equal_samples_is_never_below_zero():
+    probs, _ = random_problem(0, n=500)
+    values = metrics.mutual_information(np.stack([probs] * 7))
+    assert ((values >= 0) & (values < 1e-14)).all()
 
 
 def test_regression_metrics_equal_their_definition():
