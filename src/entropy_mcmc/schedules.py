@@ -1,0 +1,221 @@
+"""Schedules: pure functions step → value, and `Cyclical`, which drives a sampler.
+
+The five functions are those of the paper's table "Formulas or descriptions of different stepsize
+schedules"; steps count from 0. They also fit torch's own `LambdaLR`:
+`LambdaLR(sampler, lambda t: schedule(t) / lr)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import Optimizer
+
+from entropy_mcmc.errors import (
+    ConfigError,
+    StateError,
+    check_count,
+    check_not_negative,
+    check_number,
+    check_positive,
+)
+
+Schedule = Callable[[int], float]
+
+
+def constant(value: float) -> Schedule:
+    """α(t) = α₀.
+
+    >>> constant(0.1)(1000)
+    0.1
+    """
+    check_not_negative("value", value)
+    return lambda step: value
+
+
+def linear(start: float, end: float, total_steps: int) -> Schedule:
+    """α(t) = (S − t)/S · (α₀ − α₁) + α₁.
+
+    >>> linear(1.0, 0.2, 4)(1)
+    0.8
+    """
+    _check_ends(start, end)
+    check_count("total_steps", total_steps)
+    return lambda step: (total_steps - step) / total_steps * (start - end) + end
+
+
+def exponential(start: float, end: float, total_steps: int) -> Schedule:
+    """α(t) = α₀ · (α₁/α₀)^(t/S).
+
+    >>> round(exponential(1.0, 0.01, 2)(1), 12)
+    0.1
+    """
+    check_positive("start", start)
+    check_positive("end", end, remedy="an exponential never reaches 0; use linear")
+    check_count("total_steps", total_steps)
+    return lambda step: start * (end / start) ** (step / total_steps)
+
+
+def step(start: float, step_size: int, factor: float = 0.1) -> Schedule:
+    """The same value within one "step" of `step_size` steps, multiplied by `factor` after it.
+
+    >>> [step(1.0, step_size=2, factor=0.5)(t) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+    check_not_negative("start", start)
+    check_count("step_size", step_size)
+    check_positive("factor", factor)
+    return lambda step: start * factor ** (step // step_size)
+
+
+def cyclical(start: float, total_steps: int, cycles: int) -> Schedule:
+    """Eq. 1 of cyclical SG-MCMC: cosine from α₀ towards 0, restarted every ⌈S/K⌉ steps.
+
+    >>> [round(cyclical(1.0, total_steps=8, cycles=2)(t), 3) for t in (0, 2, 3, 4)]
+    [1.0, 0.5, 0.146, 1.0]
+    """
+    check_not_negative("start", start)
+    length = math.ceil(check_count("total_steps", total_steps) / check_count("cycles", cycles))
+    return lambda step: _cosine(start, step % length, length)
+
+
+class Cyclical:
+    """Drive a sampler through cycles: its lr, its noise, and when a sample is due.
+
+    Cycle k of K covers steps ⌊kS/K⌋ … ⌊(k+1)S/K⌋−1. At position j of n, lr = lr₀/2·(1+cos(πj/n)),
+    the noise is on from j ≥ ⌈burn_in·n⌉, and the m samples are evenly spaced over the noisy part,
+    the last at j = n−1. Each group keeps its own lr₀. Any torch optimizer will do; the noise is
+    switched only where the groups have that entry.
+
+    Call `step` once after each `sampler.step()`:
+
+    >>> import torch
+    >>> from entropy_mcmc import SGLD
+    >>> p = torch.nn.Parameter(torch.zeros(3))
+    >>> sampler = SGLD([p], lr=0.1, num_data=10, seed=0)
+    >>> cycle = Cyclical(sampler, total_steps=10, cycles=2, burn_in=0.5, samples_per_cycle=1)
+    >>> due = []
+    >>> for _ in range(10):
+    ...     p.grad = p.detach().clone(); sampler.step()
+    ...     due.append(cycle.step())
+    >>> [i for i, sample in enumerate(due) if sample]
+    [4, 9]
+    """
+
+    def __init__(
+        self,
+        sampler: Optimizer,
+        total_steps: int,
+        cycles: int = 4,
+        burn_in: float = 0.8,
+        samples_per_cycle: int = 2,
+    ) -> None:
+        self.sampler = sampler
+        self.total_steps = check_count("total_steps", total_steps)
+        self.cycles = check_count("cycles", cycles)
+        self.burn_in = check_number("burn_in", burn_in)
+        self.samples_per_cycle = check_count("samples_per_cycle", samples_per_cycle, least=0)
+        self.base_lrs = [float(group["lr"]) for group in sampler.param_groups]
+        self.last_step = 0
+        self._check()
+        self._apply()
+
+    def step(self) -> bool:
+        """Count the step just made; True if its state is a sample to collect."""
+        if self.last_step >= self.total_steps:
+            raise StateError(
+                f"Cyclical was made for total_steps={self.total_steps} and has made them all; "
+                f"make it longer, or stop the loop"
+            )
+        due = self.is_due(self.last_step)
+        self.last_step += 1
+        if self.last_step < self.total_steps:
+            self._apply()
+        return due
+
+    def is_due(self, step: int) -> bool:
+        """Whether the state after step number `step` (from 0) is a sample."""
+        position, length = self._position(step)
+        return position in self.sample_positions(length)
+
+    def cycle(self, step: int) -> int:
+        """Number of the cycle, from 0, that step number `step` belongs to."""
+        # Largest k with ⌊kS/K⌋ ≤ step, that is k < (step+1)·K/S.
+        return ((step + 1) * self.cycles - 1) // self.total_steps
+
+    def lr_factor(self, step: int) -> float:
+        """lr/lr₀ at step number `step`."""
+        return _cosine(1.0, *self._position(step))
+
+    def is_noisy(self, step: int) -> bool:
+        """Whether step number `step` adds noise."""
+        position, length = self._position(step)
+        return position >= math.ceil(self.burn_in * length)
+
+    def sample_positions(self, length: int) -> list[int]:
+        """Positions within a cycle of `length` steps whose states are samples."""
+        first = math.ceil(self.burn_in * length)
+        m = self.samples_per_cycle
+        return [first - 1 + (i * (length - first)) // m for i in range(1, m + 1)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers only."""
+        return {name: value for name, value in vars(self).items() if name != "sampler"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
+        if set(state_dict) != set(self.state_dict()):
+            raise ConfigError(
+                f"state_dict must have the entries {sorted(self.state_dict())}, "
+                f"got {sorted(state_dict)}"
+            )
+        if len(state_dict["base_lrs"]) != len(self.sampler.param_groups):
+            raise ConfigError(
+                f"state_dict must be of a sampler with {len(self.sampler.param_groups)} parameter "
+                f"groups, got {len(state_dict['base_lrs'])}"
+            )
+        vars(self).update(state_dict)
+        if self.last_step < self.total_steps:
+            self._apply()
+
+    def _position(self, step: int) -> tuple[int, int]:
+        """Position j within the cycle, and the cycle's length n."""
+        cycle = self.cycle(step)
+        start = cycle * self.total_steps // self.cycles
+        end = (cycle + 1) * self.total_steps // self.cycles
+        return step - start, end - start
+
+    def _apply(self) -> None:
+        factor, noisy = self.lr_factor(self.last_step), self.is_noisy(self.last_step)
+        for group, lr in zip(self.sampler.param_groups, self.base_lrs, strict=True):
+            group["lr"] = lr * factor
+            if "noise" in group:
+                group["noise"] = noisy
+
+    def _check(self) -> None:
+        if not 0 <= self.burn_in <= 1:
+            raise ConfigError(f"burn_in must be from 0 to 1, got burn_in={self.burn_in!r}")
+        if self.cycles > self.total_steps:
+            raise ConfigError(
+                f"cycles must be at most total_steps={self.total_steps}, got cycles={self.cycles}"
+            )
+        shortest = self.total_steps // self.cycles
+        for length in {shortest, -(-self.total_steps // self.cycles)}:
+            noisy = length - math.ceil(self.burn_in * length)
+            if self.samples_per_cycle > noisy:
+                raise ConfigError(
+                    f"samples_per_cycle must be at most the {noisy} noisy steps of a cycle of "
+                    f"{length} steps at burn_in={self.burn_in}, got samples_per_cycle="
+                    f"{self.samples_per_cycle}; use fewer samples, a smaller burn_in, or more steps"
+                )
+
+
+def _cosine(start: float, position: int, length: int) -> float:
+    return start / 2 * (1 + math.cos(math.pi * position / length))
+
+
+def _check_ends(start: float, end: float) -> None:
+    check_not_negative("start", start)
+    check_not_negative("end", end)
