@@ -34,7 +34,7 @@ from entropy_mcmc.flatness.interpolation import (
 from entropy_mcmc.flatness.problem import classification_error, subset
 from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
 from entropy_mcmc.flatness.surface import Surface, loss_surface
-from entropy_mcmc.flatness.theory_figure import save_theory_figure, theory_figure
+from entropy_mcmc.flatness.theory_figure import draw_bounds, save_theory_figure
 
 __all__ = [
     "Comparison",
@@ -50,6 +50,7 @@ __all__ = [
     "classification_error",
     "compare",
     "density_figure",
+    "draw_bounds",
     "fisher_diagonal",
     "fisher_figure",
     "fisher_histogram",
@@ -68,6 +69,5 @@ __all__ = [
     "spectral_density",
     "subset",
     "surface_figure",
-    "theory_figure",
     "top_eigenvalues",
 ]

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from entropy_mcmc import theory
 
 Array = NDArray[np.float64]
-# (title, m, M, η, α as a share of the corrected limit, or None: the printed limit)
+# (title, m, M, η, steps, α as a share of the corrected limit, or None: the printed limit)
 _PANELS = (
-    ("small step", 1.0, 4.0, 0.5, 0.02),
-    ("corrected limit", 1.0, 4.0, 0.5, 1.0),
-    ("printed limit", 1.0, 4.0, 0.5, None),
+    ("small step", 1.0, 4.0, 0.5, 2400, 0.02),
+    ("corrected limit", 1.0, 4.0, 0.5, 120, 1.0),
+    ("printed limit", 1.0, 4.0, 0.5, 120, None),
 )
 _START = 300.0
 
@@ -46,15 +46,15 @@ def _bures(a: Array, b: Array) -> float:
     return float(np.trace(a + b)) - 2 * math.sqrt(float(np.trace(a @ b)) + 2 * math.sqrt(dets))
 
 
-def theory_figure(steps: int = 120, d: int = 4) -> Any:
+def draw_bounds(d: int = 4) -> Any:
     """Three panels: a small step, the corrected theorem's limit, and the printed one's."""
     from entropy_mcmc.flatness.figures import new_figure
 
     figure, panels = new_figure(len(_PANELS))
-    for axis, (title, m, M, eta, share) in zip(panels, _PANELS, strict=True):
+    for axis, (title, m, M, eta, steps, share) in zip(panels, _PANELS, strict=True):
         low, high = theory.joint_eigenvalues(m, M, eta)
         alpha = 2 / (m + M) if share is None else share * 2 / (low + high)
-        _draw(axis, m, M, eta, alpha, steps * (1 if share != 0.02 else 20), d, share is not None)
+        _draw(axis, m, M, eta, alpha, steps, d, share is not None)
         axis.set_title(f"{title}: α = {alpha:.3g}", fontsize=10)
         axis.set(xlabel="step", yscale="log")
     panels[0].set_ylabel("W2 to the joint target")
@@ -71,7 +71,7 @@ def _draw(
     if valid:
         bounds["corrected bound"] = theory.theorem1_corrected
     else:
-        axis.text(0.05, 0.05, "corrected: step refused", transform=axis.transAxes, fontsize=8)
+        axis.text(0.05, 0.92, "corrected: step refused", transform=axis.transAxes, fontsize=8)
     axis.plot(k, measured, "k", label="measured (exact)")
     for (name, bound), style in zip(bounds.items(), ("r--", "b-."), strict=False):
         start = float(measured[0])
@@ -85,5 +85,5 @@ def save_theory_figure(path: str | Path = "docs/pictures/theory-bounds.png") -> 
     """Write the figure of the docs."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    theory_figure().savefig(target, dpi=130)
+    draw_bounds().savefig(target, dpi=130)
     return target

@@ -1,0 +1,117 @@
+"""The table and the figures: the same numbers as the single measures."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from entropy_mcmc import flatness, theory
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.flatness import theory_figure
+
+SETTINGS = flatness.Settings(
+    eigenvalues=2, probes=4, lanczos_steps=10, directions=2, distances=(0.0, 1.0)
+)
+
+
+@pytest.fixture
+def compared(problem, unchanged):
+    unchanged(problem.model)
+    theta = {k: v.clone() for k, v in problem.model.state_dict().items()}
+    guide = {k: v * 1.1 if v.is_floating_point() else v for k, v in theta.items()}
+    small = flatness.subset(problem.data, 8)
+    comparison = flatness.compare(
+        problem.model,
+        problem.loss,
+        problem.data,
+        {"theta": theta, "guide": guide},
+        hessian_data=small,
+        test=problem.data,
+        settings=SETTINGS,
+    )
+    return problem, small, comparison
+
+
+def test_rows_equal_the_single_measures(compared):
+    problem, small, comparison = compared
+    args = (problem.model, problem.loss, small)
+    row = comparison.rows[0]
+    fisher = flatness.fisher_diagonal(problem.model, problem.loss, problem.data)
+    assert row.fisher_max == pytest.approx(float(fisher.variance.max()))
+    assert row.loss == pytest.approx(float(problem.flat_loss(problem.flat())))
+    assert row.top_eigenvalue == pytest.approx(flatness.top_eigenvalues(*args, 1)[0], rel=1e-3)
+    assert row.trace == pytest.approx(flatness.hessian_trace(*args, probes=4).value)
+    sharp = flatness.sam_sharpness(*args, rho=0.05, steps=5)
+    assert row.sharpness == pytest.approx(sharp.ascent)
+    line = flatness.interpolate_random(*args, (0.0, 1.0), directions=2)
+    assert row.rise == pytest.approx(line.mean_loss[1] - line.mean_loss[0])
+    assert comparison.rows[1].loss != row.loss
+
+
+def test_table_and_records(compared):
+    _, _, comparison = compared
+    lines = str(comparison).splitlines()
+    assert len(lines) == 3
+    assert lines[0].split()[0] == "name"
+    assert len({len(line) for line in lines}) == 1
+    assert [r["name"] for r in json.loads(json.dumps(comparison.records()))] == ["theta", "guide"]
+
+
+def test_figures_are_written(compared, tmp_path):
+    paths = flatness.save_figures(compared[2], tmp_path / "figures")
+    assert [p.name for p in paths] == ["fisher.png", "density.png", "interpolation.png"]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
+
+
+def test_surface_figure_draws_points_and_samples(plain, tmp_path):
+    states = [
+        {k: v + i * torch.randn(v.shape, generator=g).to(v) for k, v in state.items()}
+        for i, g in enumerate(torch.Generator().manual_seed(s) for s in range(4))
+        for state in [plain.model.state_dict()]
+    ]
+    surface = flatness.loss_surface(
+        plain.model, plain.loss, plain.data, states[:3], samples={"s": states[3]}, resolution=3
+    )
+    figure = flatness.surface_figure(surface)
+    figure.savefig(tmp_path / "surface.png")
+    drawn = [line.get_xydata() for line in figure.axes[0].lines]
+    np.testing.assert_allclose(drawn[0], surface.points)
+    np.testing.assert_allclose(drawn[1], surface.samples)
+
+
+def test_subset_is_fixed_by_its_seed(plain):
+    first, again = flatness.subset(plain.data, 5), flatness.subset(plain.data, 5)
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], flatness.subset(plain.data, 5, seed=1)[0])
+    with pytest.raises(ConfigError, match="at most 20"):
+        flatness.subset(plain.data, 21)
+
+
+def test_no_states_are_refused(plain):
+    with pytest.raises(ConfigError, match="at least one state"):
+        flatness.compare(plain.model, plain.loss, plain.data, {})
+
+
+def test_chain_distances_converge_to_the_stationary_law():
+    eta, alpha, h = 0.5, 0.1, 1.0
+    got = theory_figure.chain_distances(np.array([h]), eta, alpha, 400, start=2.0)
+    law = theory.euler_covariance(alpha, h, eta)
+    sigma = np.array([[law.theta, law.cross], [law.cross, law.guide]])
+    hessian = np.array([[h + 1 / eta, -1 / eta], [-1 / eta, 1 / eta]])
+    # The two covariances share eigenvectors: W2² is Σ(√a − √b)².
+    a, b = (np.sqrt(np.linalg.eigvalsh(s)) for s in (sigma, np.linalg.inv(hessian)))
+    assert got[-1] == pytest.approx(np.linalg.norm(a - b), rel=1e-6)
+    assert got[0] == pytest.approx(np.sqrt(8 + np.trace(np.linalg.inv(hessian))))
+
+
+def test_theory_figure_shows_both_bounds(tmp_path):
+    path = flatness.save_theory_figure(tmp_path / "bounds.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    small, limit, printed = flatness.draw_bounds().axes
+    for axis in (small, limit):
+        measured, wrong, right = (line.get_ydata() for line in axis.lines)
+        assert (measured <= right).all()
+        assert (measured > wrong).any()
+    measured, wrong = (line.get_ydata() for line in printed.lines)
+    assert measured[-1] > 1e6 * wrong[-1]
