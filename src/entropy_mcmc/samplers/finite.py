@@ -34,7 +34,7 @@ class FiniteWatch:
             if not parts:
                 continue
             # The largest magnitude: it is NaN or infinite exactly if an element is.
-            norms = torch.stack(torch._foreach_norm(parts, float("inf"), torch.float32))
+            norms = torch.stack([n.double() for n in torch._foreach_norm(parts, float("inf"))])
             bad = ~norms.isfinite()
             if device.type == "cpu" and not bad.any():
                 continue
