@@ -140,7 +140,7 @@ def content_digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = for_disk(gather(tensors[name]), None)
         digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
