@@ -28,6 +28,8 @@ def augment(
     """
     _check(batch)
     check_count("padding", padding, least=0)
+    if not len(batch):
+        return batch.clone()
     top, left, mirror = draws(len(batch), seed=seed, step=step, padding=padding, first=first)
     mirror &= flip
     crop = _crop_bytes if batch.device.type == "cpu" else crop_tensor

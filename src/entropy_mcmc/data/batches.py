@@ -20,7 +20,7 @@ def order(seed: int, epoch: int, n: int) -> Tensor:
     """Return the permutation of 0 … n−1 of this epoch: the same on any machine.
 
     >>> order(0, 0, 5).tolist(), order(0, 1, 5).tolist()
-    ([4, 0, 2, 3, 1], [2, 4, 0, 3, 1])
+    ([3, 2, 4, 1, 0], [4, 3, 0, 1, 2])
     """
     return _order(seed, check_count("epoch", epoch, least=0), check_count("n", n)).clone()
 

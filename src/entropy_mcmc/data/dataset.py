@@ -102,5 +102,6 @@ def statistics(table: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation per column; a constant column gets 1, not 0."""
     wide = table.double()
     std = wide.std(dim=0, correction=0)
-    safe = torch.where(std > 0, std, torch.ones_like(std))
+    # Below float32's resolution the spread of a constant column is rounding, not signal.
+    safe = torch.where(std > 1e-7 * wide.abs().amax(dim=0), std, torch.ones_like(std))
     return tuple(wide.mean(dim=0).tolist()), tuple(safe.tolist())

@@ -70,7 +70,8 @@ def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
     import zlib
 
     try:
-        with np.load(file, allow_pickle=False) as content:
+        # Opened here, because np.load leaves a file open when its content is no archive.
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             if not isinstance(content, np.lib.npyio.NpzFile):
                 raise ValueError("a single array, not an archive")
             return {name: content[name] for name in content.files}
