@@ -2,8 +2,12 @@
 
 import os
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("fixed")
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -123,7 +123,7 @@ def test_temperature_is_never_overwritten():
 
 def test_plain_optimizers_are_driven_too():
     sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.2)
-    cycle = schedules.Cyclical(sgd, 10, cycles=2)
+    cycle = schedules.Cyclical(sgd, 10, cycles=2, samples_per_cycle=1)
     cycle.step()
     assert sgd.param_groups[0]["lr"] < 0.2
     assert "noise" not in sgd.param_groups[0]
@@ -138,7 +138,7 @@ def test_state_dict_continues(tmp_path):
         first.step()
     torch.save(first.state_dict(), tmp_path / "cycle.pt")
     fresh = make_sampler()
-    second = schedules.Cyclical(fresh, 5, cycles=1)
+    second = schedules.Cyclical(fresh, 5, cycles=1, burn_in=0.0)
     second.load_state_dict(torch.load(tmp_path / "cycle.pt", weights_only=True))
     for _ in range(13):
         assert fresh.param_groups[0]["lr"] == whole.param_groups[0]["lr"]

@@ -112,7 +112,7 @@ class Sampler(Optimizer):
     def _recheck(self) -> None:
         """Check the groups again whenever a schedule or the user changed them."""
         current = [
-            {k: v for k, v in group.items() if k not in ("params", "step")}
+            {k: v for k, v in group.items() if k not in ("params", "step", "last_lr")}
             for group in self.param_groups
         ]
         if current != self._checked:

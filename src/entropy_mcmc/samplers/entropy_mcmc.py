@@ -7,7 +7,8 @@ r"""Entropy-MCMC (Li & Zhang, ICLR 2024): θ and a guide θ_a, coupled by ‖θ�
         + \sqrt{2\,lr\,T/N}\,\epsilon_1 \\
     \theta_a &\leftarrow \theta_a - lr\,(\theta_a-\theta)/(\eta N) + \sqrt{2\,lr\,T/N}\,\epsilon_2
 
-With momentum μ, in velocity form, v ← μv − lr[…] + √(2·lr·T(1−μ)/N)·ε, θ ← θ+v, likewise θ_a.
+With momentum μ, in velocity form, v ← μv − lr[…] + √(2·lr·T(1−μ)/N)·ε, θ ← θ+v, likewise θ_a; when
+lr changes, v is first multiplied by √(lr/lr_last), which keeps it at temperature T.
 
 `exact`: θ ← θ − lr(ĝ+λθ), then the coupled pair by its exact Ornstein-Uhlenbeck solution, with
 α = lr/N, s = (θ+θ_a)/2 and δ = θ−θ_a:
@@ -36,7 +37,7 @@ from entropy_mcmc.samplers.base import Group, Params, Sampler
 from entropy_mcmc.samplers.engine import Pair, Rule
 from entropy_mcmc.samplers.explain import describe_posterior
 from entropy_mcmc.samplers.guide import showing_guide
-from entropy_mcmc.samplers.scales import scales
+from entropy_mcmc.samplers.scales import carried_momentum, scales
 
 OSCILLATES = 0.5
 
@@ -96,6 +97,7 @@ class EntropyMCMC(Sampler):
             "temperature": temperature,
             "weight_decay": weight_decay,
             "momentum": momentum,
+            "last_lr": 0.0,
             "guide_update": guide_update,
             "guide_weight_decay": guide_weight_decay,
             "noise": True,
@@ -118,6 +120,7 @@ class EntropyMCMC(Sampler):
         grads = self._gradients(params)
         noisy = scales(group).noise > 0
         self._move(rule, group, params, moved, [grads], coefficients, noisy=noisy)
+        group["last_lr"] = group["lr"]
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
@@ -170,7 +173,7 @@ def choose_rule(group: Group) -> tuple[Rule, tuple[float, ...]]:
         return gibbs, (s.lr, s.decay, s.coupling, s.noise, math.sqrt(eta * s.heat))
     common = (s.lr, s.decay, s.coupling, s.lr * group["guide_weight_decay"], s.noise)
     if group["momentum"]:
-        return euler_momentum, (*common, group["momentum"])
+        return euler_momentum, (*common, carried_momentum(group))
     return euler, common
 
 

@@ -49,6 +49,18 @@ def scales(group: Mapping[str, Any], *, lr: str = "lr") -> Scales:
     )
 
 
+def carried_momentum(group: Mapping[str, Any]) -> float:
+    """μ·√(lr/lr_last): the share of the velocity that the next step keeps.
+
+    The velocity of a chain at temperature T scales with √lr. Rescaled when lr changes, it stays at
+    T; left alone, a cosine that runs out heats θ (up to twofold at the end of a short cycle), and
+    a warm restart cools it.
+    """
+    last = group["last_lr"]
+    momentum: float = group["momentum"]
+    return momentum * math.sqrt(group["lr"] / last) if last > 0 else momentum
+
+
 def check_scales(group: Mapping[str, Any]) -> None:
     """Refuse hyper-parameters of a group that can never work, whatever the sampler."""
     check_not_negative("lr", group["lr"], remedy="a typical value for the mean loss is 0.01 to 0.5")

@@ -4,7 +4,8 @@ r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin, 2014), in
     v &\leftarrow \mu v - lr\,[\hat g + \lambda\theta] + \sqrt{2\,lr\,T(1-\mu)/N}\,\epsilon \\
     \theta &\leftarrow \theta + v
 
-The noise carries √(1−μ): without it the chain would run at T/(1−μ). At T = 0 and constant lr it is
+The noise carries √(1−μ): without it the chain would run at T/(1−μ). When lr changes, v is first
+multiplied by √(lr/lr_last), which keeps it at temperature T. At T = 0 and constant lr it is
 `torch.optim.SGD(momentum=μ)`. On a quadratic energy of curvature h the variance of θ is
 T/(h(1 − αh/(2(1+μ)))), α = lr/N.
 """
@@ -19,7 +20,7 @@ from torch import Tensor
 from entropy_mcmc.samplers.base import Group, Params, Sampler
 from entropy_mcmc.samplers.engine import Pair
 from entropy_mcmc.samplers.explain import describe_posterior
-from entropy_mcmc.samplers.scales import scales
+from entropy_mcmc.samplers.scales import carried_momentum, scales
 
 
 class SGHMC(Sampler):
@@ -56,6 +57,7 @@ class SGHMC(Sampler):
             "temperature": temperature,
             "weight_decay": weight_decay,
             "momentum": momentum,
+            "last_lr": 0.0,
             "noise": True,
         }
         super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
@@ -70,9 +72,10 @@ class SGHMC(Sampler):
             params,
             [thetas, velocities],
             [self._gradients(params)],
-            (scale.lr, scale.decay, scale.noise, group["momentum"]),
+            (scale.lr, scale.decay, scale.noise, carried_momentum(group)),
             noisy=scale.noise > 0,
         )
+        group["last_lr"] = group["lr"]
 
     def _target(self, group: Group) -> str:
         return describe_posterior(group)
