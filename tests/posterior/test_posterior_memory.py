@@ -18,7 +18,7 @@ def wide_mlp():
 
 def resnet18():
     models = pytest.importorskip("entropy_mcmc.models")
-    return models.resnet18(num_classes=10, norm="frn")
+    return models.resnet18(norm="frn")
 
 
 def _high_water() -> int:
