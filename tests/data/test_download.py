@@ -1,6 +1,5 @@
 """Download from a local server: checksum, resume, atomic rename, hostile archives."""
 
-import functools
 import hashlib
 import http.server
 import io
@@ -46,9 +45,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def server(tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Handler)
-    ) as http_server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http_server:
         http_server.folder, http_server.ranges = folder, []
         http_server.ranged, http_server.most = True, 1 << 30
         thread = threading.Thread(target=http_server.serve_forever)

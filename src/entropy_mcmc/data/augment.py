@@ -76,7 +76,7 @@ def _crop_bytes(
     inner[:] = _rows(batch, row)
     flipped = np.flatnonzero(mirror)
     if len(flipped):
-        inner[flipped] = _rows(batch[torch.from_numpy(flipped)].flip(-1), row)
+        inner[flipped] = _rows(batch.index_select(0, torch.from_numpy(flipped)).flip(-1), row)
     places = 2 * padding + 1
     shape, strides = (count, channels, places, places, height), (image, plane, wide, 1, wide)
     windows = np.ndarray(shape, row, padded, 0, strides)
