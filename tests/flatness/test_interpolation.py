@@ -45,6 +45,33 @@ def test_between_two_states_equals_the_loss_at_each_point(problem, unchanged):
     assert line.error.shape == (1, 3)
 
 
+def test_fixed_statistics_are_those_of_the_first_state(device, unchanged):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).to(device)
+    x, y = torch.randn(12, 3), torch.randint(0, 3, (12,))
+    states = [{k: v.clone() for k, v in model.state_dict().items()} for _ in range(3)]
+    for i, state in enumerate(states):
+        state["1.running_mean"] += 1 + i
+        state["0.weight"][i, 0] += 1.0
+    unchanged(model)
+    args = (model, nn.functional.cross_entropy, (x, y))
+    line = flatness.interpolate_between(*args, *states[:2], fractions=[0.0, 1.0])
+    surface = flatness.loss_surface(*args, states, margin=0.0, resolution=2)
+
+    def expected(weights, buffers):
+        mixed = {**states[weights], "1.running_mean": states[buffers]["1.running_mean"]}
+        model.eval()
+        out = torch.func.functional_call(model, mixed, (x.to(device),))
+        model.train()
+        return float(nn.functional.cross_entropy(out, y.to(device)))
+
+    np.testing.assert_allclose(line.loss[0], [expected(0, 0), expected(1, 0)], rtol=1e-5)
+    assert expected(1, 0) != pytest.approx(expected(1, 1), rel=1e-3)
+    # Without a margin the first point is the grid's lower left corner.
+    np.testing.assert_allclose(surface.points[0], 0.0, atol=1e-6)
+    assert surface.loss[0, 0] == pytest.approx(expected(0, 0), rel=1e-5)
+
+
 def test_random_lines_equal_the_loss_at_each_point(plain, unchanged):
     unchanged(plain.model)
     args = (plain.model, plain.loss, plain.data)
