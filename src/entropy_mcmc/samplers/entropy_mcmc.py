@@ -138,10 +138,10 @@ class EntropyMCMC(Sampler):
                 )
 
     def _check_coupling(self, group: Group) -> None:
-        coupling, limit = scales(group).coupling, 1 + group["momentum"]
+        coupling = scales(group).coupling
         found = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
-        least = group["lr"] / (limit * group["num_data"])
-        if coupling >= limit:
+        least = group["lr"] / ((1 + group["momentum"]) * group["num_data"])
+        if group["eta"] <= least:
             raise ConfigError(
                 f"eta must be greater than lr/((1+momentum)·num_data) = {least:.4g} for the Euler "
                 f"rule, which diverges below, got {found}; use a larger eta, a smaller lr, or "
