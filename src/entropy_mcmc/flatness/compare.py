@@ -35,6 +35,7 @@ class Settings:
     """How much work `compare` does; the defaults are those of the report."""
 
     eigenvalues: int = 5
+    tolerance: float = 1e-3
     probes: int = 16
     lanczos_probes: int = 2
     lanczos_steps: int = 40
@@ -129,7 +130,7 @@ def _measure(
 ) -> Measured:
     return Measured(
         fisher_diagonal(model, loss, data, chunk=s.chunk),
-        top_eigenvalues(model, loss, small, s.eigenvalues, seed=s.seed),
+        top_eigenvalues(model, loss, small, s.eigenvalues, tolerance=s.tolerance, seed=s.seed),
         spectral_density(
             model, loss, small, probes=s.lanczos_probes, steps=s.lanczos_steps, seed=s.seed
         ),
