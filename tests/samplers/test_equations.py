@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from battery import CASES, NOISY
-from entropy_mcmc import EntropyMCMC, SGHMC, noise
+from entropy_mcmc import SGHMC, EntropyMCMC, noise
 
 SHAPES = [(3, 4), (5,), (), (40_000,)]
 CURVATURES = [1.0, 0.5, 2.0, 0.8]
@@ -58,7 +58,7 @@ def run_both(case, device, steps, **overrides):
     params = parameters(device)
     second = {"lr": case.options["lr"] * 0.5, "weight_decay": 0.2}
     groups = [{"params": params[:2]}, {"params": params[2:], **second}]
-    sampler = case.make(groups, **({} if "sam" == case.name[:3] else {"seed": SEED}), **overrides)
+    sampler = case.make(groups, **({} if case.name[:3] == "sam" else {"seed": SEED}), **overrides)
     h = flat_options(case, sampler.param_groups)
     state = {
         name: np.zeros(flat(params).size) + case.start.get(name, 0.0) for name in case.variables

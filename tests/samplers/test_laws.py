@@ -195,7 +195,7 @@ def test_momentum_keeps_the_temperature_across_a_warm_restart(coupled, device):
 
 @pytest.mark.parametrize("guide_update", ["euler", "exact"])
 def test_bfloat16_has_the_float32_law(guide_update, device):
-    """At the authors' CIFAR setting a bfloat16 update would round away: the masters keep the law."""
+    """At the authors' CIFAR setting a bfloat16 update would round away: masters keep the law."""
     lr, n, T, eta = 0.5, 50_000, 1e-4, 4e-4
     param = torch.nn.Parameter(torch.zeros(COORDINATES, device=device, dtype=torch.bfloat16))
     sampler = EntropyMCMC(

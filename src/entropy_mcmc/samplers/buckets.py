@@ -6,15 +6,20 @@ concatenated, because for them the overhead of a call costs more than the copy.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
 
 SMALL = 2**15  # elements below which a tensor is merged with others
 MERGED = 2**20  # elements at which a merged bucket is full
@@ -37,14 +42,20 @@ class Bucket:
     slots: tuple[Slot, ...]
 
 
+def is_sharded(tensor: Tensor) -> TypeIs[DTensor]:
+    """Whether a tensor is a DTensor; its module is slow to import, so look only if it is there."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
 def local(tensor: Tensor) -> Tensor:
     """The part of a tensor that this rank holds: itself, unless it is sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def slot(parameter: int, tensor: Tensor) -> Slot:
     """Slot of a parameter; for a shard, the elements of the whole tensor that it holds."""
-    if not isinstance(tensor, DTensor):
+    if not is_sharded(tensor):
         return Slot(parameter, 0, tensor.numel())
     if any(placement.is_shard() and not placement.is_shard(0) for placement in tensor.placements):
         raise ConfigError(
