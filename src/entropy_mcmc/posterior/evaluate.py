@@ -22,7 +22,7 @@ Output = Callable[[Any], Tensor]
 Piece = tuple[int, Tensor]
 
 # Side by side pays while calls cost more than arithmetic: see benchmarks/predictive.py.
-SMALL_MODEL = 50_000
+SMALL_MODEL = 10_000
 _GROUP_NUMEL = 4_000_000
 _GROUP = 64
 
