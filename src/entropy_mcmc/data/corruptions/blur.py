@@ -58,7 +58,8 @@ def glass_blur(images: Floats, severity: int, draws: Draws) -> Floats:
     """Smooth, take each pixel from a near one, smooth again.
 
     The published loop reads as an exchange of two pixels, but it exchanges views of one array and
-    so copies the second over the first; the official arrays were made that way. Its order, from
+    so copies the second over the first; what it does is followed, not what it says (not compared
+    with the official arrays). Its order, from
     the lower right with sources above and to the left, lets every copy see the original: the
     loop is one gather for each round.
     """
@@ -85,7 +86,8 @@ def motion_blur(images: Floats, severity: int, draws: Draws) -> Floats:
 def smear(images: Floats, radius: int, sigma: float, degrees: Floats) -> Floats:
     """Average 2·radius + 1 points behind each pixel, with the weights of half a Gaussian.
 
-    This is ImageMagick's motion blur: the points are rounded to pixels, the edges repeated.
+    Modelled on ImageMagick's motion blur (points rounded to pixels, edges repeated), but never
+    compared with its output.
     """
     height, width = images.shape[1:3]
     steps = np.arange(2 * radius + 1)
