@@ -7,7 +7,6 @@ loss, eps(i) the i-th noise. `noises` names the address (stream, inner, half of 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
 from typing import Any
 
 import numpy as np
