@@ -25,23 +25,59 @@ MUTANTS = {
         "    theta = theta - lr * grad - decay * theta - pull\n"
         "    pull = coupling * (theta - guide)\n    guide = guide + pull - guide_decay",
     ),
-    "decay on the guide": (RULES, "guide = guide + pull - guide_decay", "guide = guide + pull - decay"),
-    "shared noise": (RULES, "guide + noise * eps[1]\n    return theta, guide", "guide + noise * eps[0]\n    return theta, guide"),
-    "noise through momentum": ("samplers/scales.py", 'friction = 1.0 - group.get("momentum", 0.0)', "friction = 1.0"),
-    "N forgotten in the noise": ("samplers/scales.py", "heat * friction / num_data", "heat * friction"),
-    "N forgotten in the coupling": ("samplers/scales.py", '(group["eta"] * num_data)', '(group["eta"])'),
+    "decay on the guide": (
+        RULES,
+        "guide = guide + pull - guide_decay",
+        "guide = guide + pull - decay",
+    ),
+    "shared noise": (
+        RULES,
+        "guide + noise * eps[1]\n    return theta, guide",
+        "guide + noise * eps[0]\n    return theta, guide",
+    ),
+    "noise through momentum": (
+        "samplers/scales.py",
+        'friction = 1.0 - group.get("momentum", 0.0)',
+        "friction = 1.0",
+    ),
+    "N forgotten in the noise": (
+        "samplers/scales.py",
+        "heat * friction / num_data",
+        "heat * friction",
+    ),
+    "N forgotten in the coupling": (
+        "samplers/scales.py",
+        '(group["eta"] * num_data)',
+        '(group["eta"])',
+    ),
     "temperature ignored": ("samplers/scales.py", "rate * heat * friction", "rate * friction"),
-    "exact: half the decay rate": (RULES, "math.exp(-2 * s.alpha / eta)", "math.exp(-s.alpha / eta)"),
+    "exact: half the decay rate": (
+        RULES,
+        "math.exp(-2 * s.alpha / eta)",
+        "math.exp(-s.alpha / eta)",
+    ),
     "gibbs: guide around the old theta": (
         RULES,
         "    theta = theta + noise * eps[0]\n    return theta, theta + spread * eps[1]",
         "    return theta + noise * eps[0], theta + spread * eps[1]",
     ),
-    "velocity not rescaled": ("samplers/scales.py", 'momentum * math.sqrt(group["lr"] / last)', "momentum * 1.0"),
-    "bfloat16 without masters": ("samplers/base.py", "if param.dtype != torch.bfloat16:\n            return param", "if True:\n            return param"),
-    "noise of the last step again": ("samplers/base.py", 'step_schedule(group["seed"], group["step"]', 'step_schedule(group["seed"], 0'),
+    "velocity not rescaled": (
+        "samplers/scales.py",
+        'momentum * math.sqrt(group["lr"] / last)',
+        "momentum * 1.0",
+    ),
+    "bfloat16 without masters": (
+        "samplers/base.py",
+        "if param.dtype != torch.bfloat16:\n            return param",
+        "if True:\n            return param",
+    ),
+    "noise of the last step again": (
+        "samplers/base.py",
+        'step_schedule(group["seed"], group["step"]',
+        'step_schedule(group["seed"], 0',
+    ),
     "parameters share noise": ("samplers/base.py", "slot(index[p], p)", "slot(0, p)"),
-}  # fmt: skip
+}
 TESTS = ["tests/samplers/test_equations.py", "tests/samplers/test_laws.py"]
 SELECTION = "not acceptance_c and not acceptance_d and not temperature_zero"
 
@@ -50,7 +86,9 @@ def survives(name: str | None) -> bool:
     """Whether the tests pass on a copy of the package with the mutant `name` (None: no edit)."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "entropy_mcmc"
-        shutil.copytree(ROOT / "src/entropy_mcmc", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "src/entropy_mcmc", copy, ignore=shutil.ignore_patterns("__pycache__")
+        )
         if name is not None:
             file, right, wrong = MUTANTS[name]
             source = (copy / file).read_text()

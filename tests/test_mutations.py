@@ -1,7 +1,8 @@
 """The mutation check as a test: the six mutants that the issue names, and ours."""
 
-import mutations
 import pytest
+
+import mutations
 
 
 @pytest.mark.timeout(900)
