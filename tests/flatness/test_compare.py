@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from entropy_mcmc import flatness, theory
+from entropy_mcmc import flatness
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.flatness import theory_figure
 
 SETTINGS = flatness.Settings(
     eigenvalues=2, probes=4, lanczos_steps=10, directions=2, distances=(0.0, 1.0)
@@ -91,27 +90,3 @@ def test_subset_is_fixed_by_its_seed(plain):
 def test_no_states_are_refused(plain):
     with pytest.raises(ConfigError, match="at least one state"):
         flatness.compare(plain.model, plain.loss, plain.data, {})
-
-
-def test_chain_distances_converge_to_the_stationary_law():
-    eta, alpha, h = 0.5, 0.1, 1.0
-    got = theory_figure.chain_distances(np.array([h]), eta, alpha, 400, start=2.0)
-    law = theory.euler_covariance(alpha, h, eta)
-    sigma = np.array([[law.theta, law.cross], [law.cross, law.guide]])
-    hessian = np.array([[h + 1 / eta, -1 / eta], [-1 / eta, 1 / eta]])
-    # The two covariances share eigenvectors: W2² is Σ(√a − √b)².
-    a, b = (np.sqrt(np.linalg.eigvalsh(s)) for s in (sigma, np.linalg.inv(hessian)))
-    assert got[-1] == pytest.approx(np.linalg.norm(a - b), rel=1e-6)
-    assert got[0] == pytest.approx(np.sqrt(8 + np.trace(np.linalg.inv(hessian))))
-
-
-def test_theory_figure_shows_both_bounds(tmp_path):
-    path = flatness.save_theory_figure(tmp_path / "bounds.png")
-    assert path.read_bytes().startswith(b"\x89PNG")
-    small, limit, printed = flatness.draw_bounds().axes
-    for axis in (small, limit):
-        measured, wrong, right = (line.get_ydata() for line in axis.lines)
-        assert (measured <= right).all()
-        assert (measured > wrong).any()
-    measured, wrong = (line.get_ydata() for line in printed.lines)
-    assert measured[-1] > 1e6 * wrong[-1]

@@ -34,7 +34,6 @@ from entropy_mcmc.flatness.interpolation import (
 from entropy_mcmc.flatness.problem import classification_error, subset
 from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
 from entropy_mcmc.flatness.surface import Surface, loss_surface
-from entropy_mcmc.flatness.theory_figure import draw_bounds, save_theory_figure
 
 __all__ = [
     "Comparison",
@@ -50,7 +49,6 @@ __all__ = [
     "classification_error",
     "compare",
     "density_figure",
-    "draw_bounds",
     "fisher_diagonal",
     "fisher_figure",
     "fisher_histogram",
@@ -65,7 +63,6 @@ __all__ = [
     "random_direction",
     "sam_sharpness",
     "save_figures",
-    "save_theory_figure",
     "spectral_density",
     "subset",
     "surface_figure",
