@@ -1,0 +1,121 @@
+"""The command `emcmc`: parse and dispatch, nothing else. torch is imported only to do the work."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from argparse import SUPPRESS
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import (  # type: ignore[attr-defined]
+    ActionConfigFile,
+    ArgumentParser,
+    Namespace,
+    namespace_to_dict,
+)
+
+from entropy_mcmc.errors import EntropyMCMCError
+from entropy_mcmc.run.config import from_dict, leaves
+
+# Commands of other parts of the library: `main(argv) -> int` in entropy_mcmc/NAME/command.py.
+FOREIGN = {
+    "flatness": "how flat the loss is around the samples",
+    "report": "tables, figures and report.html of a run",
+    "reproduce": "tables and figures of the paper",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        if arguments and arguments[0] in _foreign():
+            module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
+            return int(module.main(arguments[1:]))
+        _dispatch(make_parser().parse_args(arguments))
+    except EntropyMCMCError as error:
+        print(f"emcmc: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        return int(getattr(stop, "exit_code", 130))
+    return 0
+
+
+def make_parser() -> Any:
+    """The parser of all commands."""
+    parser = ArgumentParser(prog="emcmc", description="Sample neural networks from flat basins.")
+    commands = parser.add_subcommands(required=True, dest="command")
+    commands.add_subcommand("sample", _sample(), help="sample a posterior, or go on with a run")
+    commands.add_subcommand("evaluate", _evaluate(), help="metrics of a run, also on other data")
+    commands.add_subcommand("predict", _predict(), help="predict the rows of a file")
+    for name in _foreign():
+        commands.add_subcommand(name, ArgumentParser(), help=FOREIGN[name])
+    return parser
+
+
+def _foreign() -> list[str]:
+    here = Path(__file__).parent
+    return [name for name in FOREIGN if (here / name / "command.py").is_file()]
+
+
+def _sample() -> Any:
+    parser = ArgumentParser(
+        usage="emcmc sample [options]",
+        description="Sample a posterior. Without options: the embedded digits, in about a minute. "
+        "Killed at any moment, the same command goes on.",
+    )
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of options")
+    for name, kind, default, text in leaves():
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+    parser.add_argument(
+        "--more-cycles", type=int | None, default=None, help="extend a finished run by this many"
+    )
+    parser.add_argument(
+        "--override", action="store_true", help="go on with other versions or threads"
+    )
+    parser.add_argument("--record", type=dict[str, Any] | None, default=None, help=SUPPRESS)
+    return parser
+
+
+def _evaluate() -> Any:
+    parser = ArgumentParser(description="Metrics on test, out-of-distribution and corrupted data.")
+    parser.add_argument("run", type=str, help="run folder")
+    parser.add_argument(
+        "--corruptions", type=list[str], default=["all"], help="types, [all] or [none]"
+    )
+    parser.add_argument("--device", type=str, default="cpu", help="where to predict")
+    return parser
+
+
+def _predict() -> Any:
+    parser = ArgumentParser(
+        description="Class probabilities, entropy and mutual information; or mean and std."
+    )
+    parser.add_argument("run", type=str, help="run folder")
+    parser.add_argument("input", type=str, help=".npz (array x) or .csv (a row per input)")
+    parser.add_argument("-o", "--output", type=str, required=True, help=".npz or .csv to write")
+    parser.add_argument("--batch_size", type=int, default=256, help="rows at a time")
+    parser.add_argument("--device", type=str, default="cpu", help="where to predict")
+    return parser
+
+
+def _dispatch(parsed: Namespace) -> None:
+    options = namespace_to_dict(parsed[parsed.command])
+    from entropy_mcmc.run import commands
+
+    if parsed.command == "sample":
+        for name in ("config", "record", "__default_config__"):
+            options.pop(name, None)
+        more, override = options.pop("more_cycles"), options.pop("override")
+        commands.sample_command(from_dict(options), more, override)
+    elif parsed.command == "evaluate":
+        commands.evaluate_command(options["run"], options["corruptions"], options["device"])
+    elif parsed.command == "predict":
+        commands.predict_command(
+            options["run"],
+            options["input"],
+            options["output"],
+            options["batch_size"],
+            options["device"],
+        )

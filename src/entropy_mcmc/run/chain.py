@@ -1,0 +1,232 @@
+"""One chain: gradients from micro-batches, steps, samples, checkpoints."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc.errors import NonFiniteError
+from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.run import checkpoint as checkpoints
+from entropy_mcmc.run.config import RunConfig
+from entropy_mcmc.run.devices import cast
+from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
+from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
+from entropy_mcmc.run.plan import Plan
+from entropy_mcmc.run.problem import Problem
+from entropy_mcmc.run.seeds import derive
+from entropy_mcmc.run.state import fill, pack, refuse_non_finite, unpack
+
+# Samples of chain c at step t are stored under the step c·STRIDE + t.
+STRIDE = 10**10
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the chains of a run share."""
+
+    config: RunConfig
+    problem: Problem
+    fabric: Any
+    model: nn.Module
+    module: Any
+    folder: Path
+    posterior: Posterior
+    cycle_steps: int
+    cycles: int
+
+    @property
+    def journal(self) -> Journal:
+        """`metrics.jsonl` of the run."""
+        return Journal(self.folder)
+
+    def checkpoints(self, chain: int) -> Path:
+        """Where a chain keeps its checkpoints."""
+        return self.folder / "checkpoint" / f"chain-{chain}"
+
+    @property
+    def micro_batches(self) -> list[int]:
+        """Numbers of the micro-batches of this process: a contiguous share."""
+        count, ranks = self.config.compute.micro_batches or 1, self.fabric.world_size
+        share = count // ranks
+        first = self.fabric.global_rank * share
+        return list(range(first, first + share))
+
+
+class Chain:
+    """The state of one chain, and what a step does to it."""
+
+    def __init__(self, context: Context, number: int) -> None:
+        self.context, self.number = context, number
+        config, model = context.config, context.model
+        self.method = METHODS[config.method]
+        if number:
+            fill(model, context.problem.fresh(number))
+        self.source = context.problem.make_source(number)
+        params = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        seed = derive(config.seed, "noise", number)
+        self.sampler = build(config, params, self.source.num_data, seed)
+        self.plan = Plan(config, self.sampler, context.cycle_steps, context.cycles)
+        self.step = 0
+        self.loss_sum = torch.zeros((), dtype=torch.float64)
+        self.loss_count = 0
+        self.average: dict[str, Tensor] = {}
+        self.averaged = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are made."""
+        return self.step >= self.plan.total
+
+    def advance(self) -> None:
+        """One step of the sampler, and its sample if one is due."""
+        self.plan.apply(self.step)
+        try:
+            loss = self._move()
+        except (NonFiniteError, IndexError, RuntimeError, ValueError) as error:
+            self._explain(error)
+            raise
+        self.loss_sum = self.loss_sum.to(loss.device) + loss.detach().double()
+        self.loss_count += 1
+        self.step += 1
+        if self.plan.is_due(self.step - 1):
+            self._collect()
+
+    def _move(self) -> Tensor:
+        calls = iter(range(2**31))
+        if self.method.sampler.needs_closure:
+            loss: Tensor = self.sampler.step(lambda: self._gradient(next(calls)))
+            return loss
+        loss = self._gradient(0)
+        limit = self.context.config.sampler.clip_norm
+        if limit is not None:
+            params = [p for group in self.sampler.param_groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(params, limit)
+        self.sampler.step()
+        return loss
+
+    def _gradient(self, call: int) -> Tensor:
+        """Leave the gradient of the whole batch in `.grad`; returns the mean loss here."""
+        context = self.context
+        self.sampler.zero_grad()
+        mine = context.micro_batches
+        total = torch.zeros((), device=context.fabric.device)
+        for index in mine:
+            inputs, targets = self._batch(self._data_step(call), index)
+            hold = context.fabric.no_backward_sync(context.module, enabled=index != mine[-1])
+            with hold if len(mine) > 1 else nullcontext():
+                loss = context.problem.loss(context.module(inputs), targets) / len(mine)
+                context.fabric.backward(loss)
+            total = total + loss.detach()
+        return total
+
+    def _data_step(self, call: int) -> int:
+        if not self.method.fresh_batches:
+            return self.step
+        return self.step * gradients_per_step(self.context.config) + call
+
+    def _batch(self, data_step: int, index: int) -> tuple[Any, Any]:
+        """A micro-batch on the device, with the generators set for it."""
+        config, fabric = self.context.config, self.context.fabric
+        inputs, targets = self.source.micro(data_step, index, config.compute.micro_batches or 1)
+        # Dropout and the like draw from torch's generators: make them a function of the step.
+        torch.manual_seed(derive(config.seed, "forward", self.number, data_step, index))
+        precision = config.compute.precision
+        inputs, targets = cast(inputs, precision), cast(targets, precision)
+        return fabric.to_device(inputs), fabric.to_device(targets)
+
+    def _explain(self, error: Exception) -> None:
+        """Raise a clearer error if the batch of this step is the reason."""
+        problem = self.context.problem
+        for index in self.context.micro_batches:
+            inputs, targets = self._batch(self._data_step(0), index)
+            check_finite_rows(f"inputs of step {self.step}", inputs)
+            check_finite_rows(f"targets of step {self.step}", targets)
+            if not problem.own_loss and self.context.fabric.world_size == 1:
+                with torch.no_grad():
+                    check_shapes(problem.likelihood, self.context.module(inputs), targets)
+
+    def _collect(self) -> None:
+        context, key = self.context, self.number * STRIDE + self.step
+        cycle = self.plan.cycle(self.step - 1)
+        if self.method.averages:
+            self._average(key, cycle)
+        elif self.method.draws:
+            with self.sampler.sampled():  # type: ignore[attr-defined]
+                context.posterior.collect(self.sampler, step=key, cycle=cycle)
+        else:
+            context.posterior.collect(self.sampler, step=key, cycle=cycle)
+
+    @torch.no_grad()
+    def _average(self, key: int, cycle: int) -> None:
+        """Add θ to the mean; at the end store the mean as the one sample."""
+        model = self.context.model
+        self.averaged += 1
+        for name, param in model.named_parameters():
+            mean = self.average.setdefault(name, torch.zeros_like(param))
+            mean += (param - mean) / self.averaged
+        if self.finished:
+            kept = {name: param.detach().clone() for name, param in model.named_parameters()}
+            fill(model, self.average)
+            self.context.posterior.collect(self.sampler, step=key, cycle=cycle)
+            fill(model, kept)
+
+    def event(self) -> dict[str, Any]:
+        """The journal's line for the steps since the last one; the loss is their mean."""
+        fabric = self.context.fabric
+        mean = self.loss_sum / max(1, self.loss_count)
+        loss = float(fabric.all_reduce(mean, reduce_op="mean") if fabric.world_size > 1 else mean)
+        if not torch.isfinite(torch.tensor(loss)):
+            raise NonFiniteError(
+                f"the loss is {loss} at step {self.step}; lower sampler.lr, or clip the gradient"
+            )
+        self.loss_sum, self.loss_count = torch.zeros_like(self.loss_sum), 0
+        group = self.sampler.param_groups[0]
+        return {
+            "kind": "train",
+            "chain": self.number,
+            "step": self.step,
+            "gradients": self.step * gradients_per_step(self.context.config),
+            "cycle": self.plan.cycle(self.step - 1),
+            "loss": loss,
+            "lr": group["lr"],
+            "temperature": group.get("temperature", 0.0) if group.get("noise") else 0.0,
+            "samples": self._samples(),
+        }
+
+    def _samples(self) -> int:
+        low, high = self.number * STRIDE, self.number * STRIDE + self.step
+        return sum(low < sample.step <= high for sample in self.context.posterior.samples)
+
+    def save(self) -> None:
+        """Write a checkpoint from rank 0; what was logged before it is on the disk first."""
+        tensors, groups = pack(self.context.model, self.sampler, self.average)
+        refuse_non_finite(tensors, self.step)
+        numbers = {
+            "groups": groups,
+            "loss_sum": float(self.loss_sum),
+            "loss_count": self.loss_count,
+            "averaged": self.averaged,
+        }
+        if self.context.fabric.is_global_zero:
+            self.context.journal.sync()
+            state = checkpoints.Checkpoint(self.step, tensors, numbers)
+            checkpoints.save(self.context.checkpoints(self.number), state)
+        self.context.fabric.barrier()
+
+    def restore(self) -> None:
+        """Go to the newest checkpoint, if there is one."""
+        found = checkpoints.load(self.context.checkpoints(self.number))
+        if found is None:
+            return
+        numbers = found.numbers
+        self.average = unpack(found.tensors, numbers["groups"], self.context.model, self.sampler)
+        self.step, self.averaged = found.step, numbers["averaged"]
+        self.loss_sum = torch.tensor(numbers["loss_sum"], dtype=torch.float64)
+        self.loss_count = numbers["loss_count"]

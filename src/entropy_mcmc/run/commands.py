@@ -1,0 +1,94 @@
+"""What the subcommands do, once their arguments are parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from entropy_mcmc import data as data_sets
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.config import RunConfig, with_parts
+from entropy_mcmc.run.engine import Run, run
+from entropy_mcmc.run.evaluate import BASELINE, evaluate, load_run, table
+from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.predict import predict_file
+
+SEVERITIES = (1, 2, 3, 4, 5)
+
+
+def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -> None:
+    """Run or go on, then show how good it is, beside the baseline."""
+    config = replace(config, run_dir=config.folder)
+    done = run(config, more_cycles=more_cycles, override=override)
+    if _wants_baseline(config):
+        run(baseline_config(config), override=override)
+    if done.is_main:
+        _report(done)
+
+
+def _wants_baseline(config: RunConfig) -> bool:
+    automatic = config.data.name == "digits" and config.method != "sgd"
+    return config.output.baseline == "sgd" or (config.output.baseline == "auto" and automatic)
+
+
+def baseline_config(config: RunConfig) -> RunConfig:
+    """One SGD network with the same data, weights at the start, and gradient budget."""
+    fresh = RunConfig()
+    plain = replace(
+        config,
+        method="sgd",
+        chains=1,
+        roles="both",
+        run_dir=str(Path(config.folder) / BASELINE),
+        sampler=fresh.sampler,
+    )
+    epochs = config.schedule.epochs * (config.chains or 1)
+    return with_parts(
+        replace(plain, schedule=fresh.schedule),
+        schedule={"epochs": epochs},
+        output={"baseline": "none"},
+    )
+
+
+def _report(done: Run) -> None:
+    journal = Journal(done.folder)
+    print(f"{len(done.posterior)} samples in {done.folder}")
+    if done.problem.test is None:
+        print("no test data were given, so nothing was measured")
+        return
+    if not journal.evaluations():
+        evaluate(load_run(done.folder))
+    print(table(journal.evaluations()))
+    if any(event["set"] == "ood:shuffled" for event in journal.evaluations()):
+        print("ood:shuffled = test images with all pixels rearranged; score: predictive entropy")
+
+
+def evaluate_command(folder: str, corruptions: Sequence[str], device: str) -> None:
+    """Measure again, with corruptions, and print the table."""
+    found = load_run(folder, device)
+    evaluate(found, corruption_types(corruptions), SEVERITIES)
+    print(table(Journal(found.folder).evaluations()))
+
+
+def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:
+    """`all`, `none`, or names.
+
+    >>> corruption_types(["none"])
+    ()
+    """
+    if list(chosen) == ["none"]:
+        return ()
+    known = data_sets.corruption_names()
+    if list(chosen) == ["all"]:
+        return known
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(f"corruptions must be all, none or of {', '.join(known)}, got {name}")
+    return tuple(chosen)
+
+
+def predict_command(folder: str, source: str, target: str, batch_size: int, device: str) -> None:
+    """Predict a file."""
+    rows = predict_file(load_run(folder, device), Path(source), Path(target), batch_size)
+    print(f"{rows} predictions in {target}")

@@ -1,0 +1,245 @@
+"""The one config of a run: small frozen dataclasses whose fields are the flags of `emcmc sample`.
+
+Nothing here imports torch, so that `emcmc --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, get_type_hints
+
+from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+
+METHODS = (
+    "sgd",
+    "sgld",
+    "sghmc",
+    "emcmc",
+    "entropy-sgd",
+    "entropy-sgld",
+    "sam",
+    "bsam",
+    "swa",
+    "ensemble",
+)
+SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
+LIKELIHOODS = ("classification", "regression")
+
+
+def option(default: Any, text: str) -> Any:
+    """A field with its help text."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which network."""
+
+    name: str = option("auto", "name of a model, module:function, or auto (fits the data)")
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "arguments of the model, such as width: 32"}
+    )
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which data, and how they become batches."""
+
+    name: str = option("digits", "name of a data set, or module:function")
+    folder: str | None = option(None, "folder of the files; else $EMCMC_DATA")
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "further arguments of the reader or function"}
+    )
+    batch_size: int = option(64, "rows of a mini-batch, over all devices")
+    augmented: bool = option(False, "random crop and flip, for images")
+    ood: list[str] | None = field(
+        default=None, metadata={"help": "out-of-distribution sets; shuffled pixels by default"}
+    )
+
+
+@dataclass(frozen=True)
+class SamplerConfig:
+    """Numbers of the method; null takes the method's default, chosen for the data."""
+
+    lr: float | None = option(None, "learning rate for the mean loss")
+    temperature: float | None = option(None, "T of the target exp(-U/T)")
+    weight_decay: float | None = option(None, "lambda of the prior N(0, I/(lambda N))")
+    momentum: float | None = option(None, "mu of methods with momentum")
+    eta: float | None = option(None, "variance of the guide around theta at T = 1")
+    guide_update: str | None = option(None, "rule of the guide: euler, exact or gibbs")
+    guide_weight_decay: float | None = option(None, "decay of the guide (authors' code)")
+    inner_lr: float | None = option(None, "learning rate of the inner chain of entropy-sg(l)d")
+    inner_steps: int | None = option(None, "gradients per step of entropy-sgd and entropy-sgld")
+    rho: float | None = option(None, "radius of sam and bsam")
+    initial_scale: float | None = option(None, "first s of bsam")
+    clip_norm: float | None = option(None, "largest norm of the gradient")
+    fused: str = option("auto", "compiled step: auto, yes or no")
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How long, and when to sample."""
+
+    epochs: int = option(100, "gradient budget of one chain, in passes over the data")
+    kind: str = option("cyclical", "of lr: " + ", ".join(SCHEDULES))
+    final: float = option(0.01, "last lr / first lr of linear, exponential and step")
+    cycles: int | None = option(None, "restarts of lr; also the unit of --more_cycles")
+    burn_in: float | None = option(None, "part of each cycle without noise and samples")
+    samples_per_cycle: int | None = option(None, "samples kept in each cycle")
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """Devices, precision and launch, given to Lightning Fabric."""
+
+    accelerator: str = option("auto", "cpu, cuda, mps or auto")
+    devices: int = option(1, "processes per machine")
+    nodes: int = option(1, "machines")
+    strategy: str = option("auto", "auto, ddp or fsdp2")
+    precision: str = option("32-true", "32-true, 64-true, bf16-mixed, bf16-true or 16-mixed")
+    micro_batches: int | None = option(None, "equal parts of a batch; one per process by default")
+    sync_batchnorm: bool = option(False, "batch norm over the whole batch, on GPUs")
+    threads: int | None = option(None, "threads of torch; fixed for the life of a run")
+    timeout: float = option(1800.0, "seconds until a lost process stops the others")
+
+
+@dataclass(frozen=True)
+class OutputConfig:
+    """What is written, and how often; none of it changes the chain."""
+
+    checkpoint_seconds: float = option(60.0, "seconds between two checkpoints")
+    tensorboard: bool = option(False, "also write TensorBoard event files")
+    progress: bool = option(True, "show progress")
+    baseline: str = option("auto", "sgd: also train one SGD network; none; auto: for digits only")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run, complete.
+
+    >>> RunConfig(method="sgld").method
+    'sgld'
+    """
+
+    run_dir: str | None = option(None, "run folder; runs/DATA-METHOD by default")
+    method: str = option("emcmc", "one of " + ", ".join(METHODS))
+    seed: int = option(0, "of weights, batches and noise")
+    chains: int | None = option(None, "independent chains; 1, and 4 for ensemble")
+    roles: str = option("both", "samples to keep: theta, guide or both")
+    likelihood: str | None = option(None, "classification or regression; from the data if null")
+    loss: str | None = option(None, "own loss, module:function (output, target) -> mean")
+    log_every: int = option(50, "steps between two lines of metrics.jsonl")
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    compute: ComputeConfig = field(default_factory=ComputeConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, METHODS)
+        check_choice("schedule.kind", self.schedule.kind, SCHEDULES)
+        check_choice("roles", self.roles, ("theta", "guide", "both"))
+        check_choice("likelihood", self.likelihood, (None, *LIKELIHOODS))
+        check_choice("output.baseline", self.output.baseline, ("auto", "sgd", "none"))
+        check_choice("sampler.fused", self.sampler.fused, ("auto", "yes", "no"))
+        check_choice("compute.strategy", self.compute.strategy, ("auto", "ddp", "fsdp2"))
+        check_count("seed", self.seed, least=0)
+        check_count("log_every", self.log_every)
+        check_count("schedule.epochs", self.schedule.epochs)
+        check_count("data.batch_size", self.data.batch_size)
+        check_positive("output.checkpoint_seconds", self.output.checkpoint_seconds)
+        check_positive("compute.timeout", self.compute.timeout)
+        for name in ("devices", "nodes"):
+            check_count(f"compute.{name}", getattr(self.compute, name))
+        optional = {"chains": self.chains, "compute.micro_batches": self.compute.micro_batches}
+        for name, value in {**optional, "compute.threads": self.compute.threads}.items():
+            if value is not None:
+                check_count(name, value)
+
+    @property
+    def folder(self) -> str:
+        """The run folder that is meant."""
+        return self.run_dir or f"runs/{self.data.name.replace(':', '.')}-{self.method}"
+
+
+def leaves(cls: type = RunConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any, str]]:
+    """Every option as (dotted name, type, default, help)."""
+    hints = get_type_hints(cls)
+    for entry in fields(cls):
+        kind, name = hints[entry.name], prefix + entry.name
+        if is_dataclass(kind) and isinstance(kind, type):
+            yield from leaves(kind, name + ".")
+            continue
+        factory = entry.default_factory
+        default = entry.default if factory is MISSING else factory()
+        yield name, kind, default, entry.metadata["help"]
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """Plain nested dict, ready for YAML."""
+    return asdict(config)
+
+
+def from_dict(values: Mapping[str, Any]) -> RunConfig:
+    """The config of a nested dict; unknown names raise.
+
+    >>> from_dict({"method": "sgld", "sampler": {"lr": 0.2}}).sampler.lr
+    0.2
+    """
+    config: RunConfig = _build(RunConfig, values, "")
+    return config
+
+
+def _build(cls: type, values: Any, prefix: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{prefix.rstrip('.') or 'config'} must be a table, got {values!r}")
+    hints, known = get_type_hints(cls), {entry.name for entry in fields(cls)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigError(
+            f"unknown option {prefix}{unknown[0]}, got {values[unknown[0]]!r}; "
+            f"{prefix or 'the config '}has {', '.join(sorted(known))}"
+        )
+    return cls(
+        **{
+            name: _build(hints[name], value, f"{prefix}{name}.")
+            if is_dataclass(hints[name])
+            else value
+            for name, value in values.items()
+        }
+    )
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dict → {"sampler.lr": 0.1, …}; `options` tables are flattened too."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()
+) -> list[str]:
+    """Lines "name: old → new" for what differs, leaving out names that start with `ignore`.
+
+    >>> differences({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "c": 2})
+    ['a.b: 1 → 3']
+    """
+    first, second = flatten(old), flatten(new)
+    return [
+        f"{name}: {first.get(name)!r} → {second.get(name)!r}"
+        for name in {**first, **second}
+        if first.get(name) != second.get(name) and not name.startswith(ignore)
+    ]
+
+
+def with_parts(config: RunConfig, **parts: Mapping[str, Any]) -> RunConfig:
+    """Replace entries of nested parts: `with_parts(config, sampler={"lr": 0.1})`."""
+    changed = {name: replace(getattr(config, name), **part) for name, part in parts.items()}
+    return replace(config, **changed)

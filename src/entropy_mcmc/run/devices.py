@@ -1,0 +1,124 @@
+"""Devices, precision and processes, all from Lightning Fabric."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.config import ComputeConfig, RunConfig
+from entropy_mcmc.run.methods import METHODS
+
+DOUBLE = "64-true"
+
+
+def make_fabric(config: RunConfig) -> Any:
+    """A launched Fabric; under `torchrun` the number of processes comes from there."""
+    from lightning_fabric import Fabric
+
+    check_precision(config)
+    compute = config.compute
+    devices, nodes = _processes(compute)
+    fabric = Fabric(
+        accelerator=compute.accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        strategy=_strategy(compute) if devices * nodes > 1 else "auto",
+        # Fabric's double precision casts the output back to float32; `cast` does it instead.
+        precision="32-true" if compute.precision == DOUBLE else compute.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric
+
+
+def check_precision(config: RunConfig) -> None:
+    """Refuse half precision where its gradient scaling would be wrong."""
+    if config.compute.precision != "16-mixed":
+        return
+    closure = METHODS[config.method].sampler.needs_closure
+    on_cpu = config.compute.accelerator == "cpu" or not torch.cuda.is_available()
+    if closure or on_cpu:
+        where = f"method {config.method!r}, which takes several gradients" if closure else "the CPU"
+        raise ConfigError(
+            f"compute.precision must not be '16-mixed' for {where}; use 'bf16-mixed', "
+            "which needs no scaling of the gradient"
+        )
+    raise ConfigError(
+        "compute.precision must not be '16-mixed': its scaled gradients would reach the sampler; "
+        "use 'bf16-mixed'"
+    )
+
+
+def _processes(compute: ComputeConfig) -> tuple[int, int]:
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return compute.devices, compute.nodes
+    world = int(os.environ["WORLD_SIZE"])
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    return local, world // local
+
+
+def _strategy(compute: ComputeConfig) -> Any:
+    from lightning_fabric.strategies.ddp import DDPStrategy
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+
+    timeout = timedelta(seconds=compute.timeout)
+    if compute.strategy == "fsdp2":
+        return ModelParallelStrategy(shard, tensor_parallel_size=1, timeout=timeout)
+    return DDPStrategy(timeout=timeout)
+
+
+def shard(model: nn.Module, mesh: Any) -> nn.Module:
+    """FSDP2: shard the children that hold parameters, then the rest, over the data axis."""
+    from torch.distributed.fsdp import fully_shard
+
+    axis = mesh["data_parallel"]
+    for child in model.children():
+        if any(True for _ in child.parameters()):
+            fully_shard(child, mesh=axis)
+    fully_shard(model, mesh=axis)
+    return model
+
+
+def setup(fabric: Any, model: nn.Module, compute: ComputeConfig) -> tuple[nn.Module, Any]:
+    """The model on its device, and the wrapped one to call."""
+    if compute.precision == DOUBLE:
+        model = model.double()
+    if compute.sync_batchnorm:
+        if fabric.device.type == "cpu":
+            raise ConfigError(
+                "compute.sync_batchnorm must be false on the CPU, which has no such layer; "
+                "batch norm then uses the statistics of each micro-batch"
+            )
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return model, fabric.setup_module(model)
+
+
+def cast(value: Any, precision: str) -> Any:
+    """Floating tensors in float64 where the run is in double precision."""
+    if precision == DOUBLE and isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value
+
+
+@contextmanager
+def without_running_statistics(model: nn.Module) -> Iterator[None]:
+    """Train batch norm on batch statistics alone.
+
+    Running averages would depend on how micro-batches are spread over processes; each sample gets
+    its own statistics from `refresh_batchnorm` anyway.
+    """
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True

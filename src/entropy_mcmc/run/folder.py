@@ -1,0 +1,151 @@
+"""The run folder: its lock, its config, and what may not change between two starts."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, StateError
+from entropy_mcmc.posterior.files import WriterLock, atomic
+from entropy_mcmc.run.checkpoint import explained
+from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
+
+NAME = "config.yaml"
+# These may change on resume: they do not change the chain.
+FREE = ("run_dir", "output.", "data.folder", "data.ood", "compute.devices", "compute.nodes",
+        "compute.strategy", "compute.timeout", "compute.threads")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """What `config.yaml` holds: the resolved config, the problem, the machine, the length."""
+
+    config: RunConfig
+    problem: dict[str, Any]
+    machine: dict[str, Any]
+    cycle_steps: int
+    more_cycles: list[int] = field(default_factory=list)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of each chain, extensions included."""
+        assert self.config.schedule.cycles is not None
+        return self.config.schedule.cycles + sum(self.more_cycles)
+
+
+def machine(device_type: str, fused: str) -> dict[str, Any]:
+    """What may change the last bits of a chain: versions, threads, processor, step path."""
+    import numpy
+    import torch
+
+    from entropy_mcmc import __version__
+    from entropy_mcmc.samplers import fused as compiled
+
+    path = "eager" if fused == "no" or not compiled.available(device_type) else fused
+    return {
+        "entropy_mcmc": __version__,
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "device": device_type,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "step_path": path,
+    }
+
+
+def lock(folder: Path) -> WriterLock:
+    """Take the run folder for this process; the lock dies with it."""
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return WriterLock(folder)
+        except StateError as error:
+            raise StateError(
+                f"{folder} is used by another process; wait for it to end, or choose another "
+                "run folder with --run_dir"
+            ) from error
+
+
+def read(folder: Path) -> Record | None:
+    """The record of a run, None for a new folder."""
+    import yaml  # type: ignore[import-untyped]
+
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        record = content.pop("record")
+        return Record(from_dict(content), **record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise DamagedFileError(
+            f"{path} cannot be read ({error}); restore it from a copy, or use a new run folder"
+        ) from error
+
+
+def read_existing(folder: Path) -> Record:
+    """The record of a run that must exist."""
+    record = read(folder)
+    if record is None:
+        raise MissingFileError(
+            f"{folder / NAME} is not there: {folder} is no run folder; make one with `emcmc sample`"
+        )
+    return record
+
+
+def write(folder: Path, record: Record) -> None:
+    """Write `config.yaml` atomically."""
+    import yaml
+
+    # The config's own entries stay on top, so that the file can be given to --config again.
+    about = {name: value for name, value in asdict(record).items() if name != "config"}
+    content = {**to_dict(record.config), "record": about}
+    with explained(folder), atomic(folder / NAME) as temporary:
+        temporary.write_text(
+            yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
+        )
+
+
+def check_same(folder: Path, old: Record, new: Record, *, override: bool) -> None:
+    """Refuse to go on with another config, problem or machine; show what differs."""
+    changed = differences(to_dict(old.config), to_dict(new.config), FREE)
+    changed += differences(old.problem, new.problem)
+    if changed:
+        raise ConfigError(
+            f"{folder} was started with another config ({NAME} → now):\n{_indent(changed)}\n"
+            "give the same options to go on, or choose another folder with --run_dir"
+        )
+    moved = differences(old.machine, new.machine)
+    if moved and not override:
+        raise ConfigError(
+            f"{folder} was started on another machine or with other versions ({NAME} → now):\n"
+            f"{_indent(moved)}\nthe chain would not be the same bit for bit; go back to them, "
+            "or accept that with --override"
+        )
+
+
+def extended(folder: Path, record: Record, more: int | None, *, finished: bool) -> Record:
+    """The record after `--more_cycles`; an extension that was killed is continued, not repeated."""
+    if more is None:
+        return record
+    if not finished:
+        if record.more_cycles and record.more_cycles[-1] == more:
+            return record
+        raise StateError(
+            f"{folder} is not finished, got more_cycles={more}; finish it first, by the same "
+            "command without --more_cycles"
+        )
+    longer = Record(
+        record.config, record.problem, record.machine, record.cycle_steps,
+        [*record.more_cycles, more],
+    )  # fmt: skip
+    write(folder, longer)
+    return longer
+
+
+def _indent(lines: list[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,79 @@
+"""`metrics.jsonl`: one line per event, without clocks, so that a resumed run writes the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.run.checkpoint import explained
+
+NAME = "metrics.jsonl"
+Event = Mapping[str, Any]
+
+
+class Journal:
+    """Append-only during a chain; rewritten atomically when a run resumes or is evaluated."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+
+    def events(self) -> list[dict[str, Any]]:
+        """All whole lines."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return [event for event in map(_parse, lines) if event is not None]
+
+    def append(self, event: Event) -> None:
+        """Add a line; `sync` makes it last."""
+        with explained(self.path.parent), self.path.open("a", encoding="utf-8") as file:
+            file.write(_line(event))
+
+    def sync(self) -> None:
+        """Flush to the disk, before a checkpoint that builds on it."""
+        if self.path.exists():
+            with explained(self.path.parent), self.path.open("a") as file:
+                os.fsync(file.fileno())
+
+    def keep(self, wanted: Callable[[Event], bool]) -> None:
+        """Drop the other lines."""
+        self._rewrite([event for event in self.events() if wanted(event)])
+
+    def rewind(self, chain: int, step: int) -> None:
+        """Forget what chain `chain` wrote after `step`, and evaluations of an older state."""
+        self.keep(
+            lambda event: (
+                event["kind"] != "evaluate"
+                and not (event["chain"] == chain and event["step"] > step)
+            )
+        )
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Lines of the last evaluation."""
+        return [event for event in self.events() if event["kind"] == "evaluate"]
+
+    def replace_evaluations(self, events: list[Event]) -> None:
+        """Put a new evaluation in the place of the last one."""
+        training = [event for event in self.events() if event["kind"] != "evaluate"]
+        self._rewrite([*training, *({"kind": "evaluate", **event} for event in events)])
+
+    def _rewrite(self, events: list[Any]) -> None:
+        with explained(self.path.parent), atomic(self.path) as temporary:
+            temporary.write_text("".join(map(_line, events)), encoding="utf-8")
+
+
+def _line(event: Event) -> str:
+    return json.dumps(event) + "\n"
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """A whole line, or None for the torn last line of a killed process."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "kind" in event else None

@@ -1,0 +1,108 @@
+"""Run a chain to its end: log, checkpoint on time, stop on signals, keep the last good state."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import Any
+
+import torch
+
+from entropy_mcmc.errors import NonFiniteError
+from entropy_mcmc.run.chain import Chain, Context
+from entropy_mcmc.run.checkpoint import newest_step
+from entropy_mcmc.run.devices import without_running_statistics
+from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress
+from entropy_mcmc.run.signals import Interrupted, Interrupts
+
+POLL = 16  # steps between two agreements of several processes
+
+
+def run_chain(context: Context, number: int) -> None:
+    """Make the steps that chain `number` still lacks."""
+    chain = Chain(context, number)
+    chain.restore()
+    if chain.finished:
+        return
+    if context.fabric.is_global_zero:
+        context.journal.rewind(number, chain.step)
+    context.fabric.barrier()
+    context.module.train()
+    with (
+        torch.random.fork_rng(),
+        without_running_statistics(context.model),
+        closing(_progress(context, chain)) as progress,
+        Interrupts() as interrupts,
+    ):
+        try:
+            _steps(context, chain, progress, interrupts)
+        except NonFiniteError as error:
+            step = newest_step(context.checkpoints(number))
+            kept = f"the last good checkpoint, of step {step}, is kept" if step else "none was due"
+            raise NonFiniteError(f"{error} ({context.folder}: {kept})") from error
+
+
+def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Interrupts) -> None:
+    due = _Due(context, interrupts)
+    while not chain.finished:
+        chain.advance()
+        progress.advance()
+        if chain.step % context.config.log_every == 0 or chain.finished:
+            event = chain.event()
+            if context.fabric.is_global_zero:
+                context.journal.append(event)
+            progress.show(event)
+        signum = due.look(chain.step)
+        if due.checkpoint or signum or chain.finished:
+            chain.save()
+            due.restart()
+        if signum and not chain.finished:
+            raise _stop(context, chain, signum)
+
+
+class _Due:
+    """Whether a checkpoint is due or a signal came, agreed by all processes."""
+
+    def __init__(self, context: Context, interrupts: Interrupts) -> None:
+        self._fabric, self._interrupts = context.fabric, interrupts
+        self._seconds = context.config.output.checkpoint_seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the clock again."""
+        self.checkpoint, self._last = False, time.monotonic()
+
+    def look(self, step: int) -> int:
+        """Update `checkpoint` and return the signal, or 0."""
+        late = time.monotonic() - self._last >= self._seconds
+        signum = self._interrupts.received
+        if self._fabric.world_size > 1:
+            if step % POLL:
+                return 0
+            flags = torch.tensor([float(late), float(signum)], device=self._fabric.device)
+            agreed: Any = self._fabric.all_reduce(flags, reduce_op="max")
+            late, signum = bool(agreed[0]), int(agreed[1])
+        self.checkpoint = late
+        return signum
+
+
+def _stop(context: Context, chain: Chain, signum: int) -> Interrupted:
+    message = (
+        f"stopped at step {chain.step} of chain {chain.number}; a checkpoint is in "
+        f"{context.folder}: run the same command again to go on"
+    )
+    if context.fabric.is_global_zero:
+        print(message, file=sys.stderr, flush=True)
+    return Interrupted(message, signum)
+
+
+def _progress(context: Context, chain: Chain) -> Progress:
+    output = context.config.output
+    chains = context.config.chains or 1
+    label = context.config.method + (f" {chain.number + 1}/{chains}" if chains > 1 else "")
+    main = context.fabric.is_global_zero
+    progress = make_progress(label, chain.step, chain.plan.total, shown=output.progress and main)
+    if output.tensorboard and main:
+        return TensorBoard(progress, context.folder / "tensorboard", chain.number)
+    return progress

@@ -1,0 +1,81 @@
+"""Learning rate, noise and collection of a chain, as functions of the step alone."""
+
+from __future__ import annotations
+
+import math
+
+from entropy_mcmc import schedules
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.config import RunConfig
+from entropy_mcmc.run.methods import METHODS, gradients_per_step
+from entropy_mcmc.samplers.base import Sampler
+
+
+def cycle_steps(config: RunConfig, steps_per_epoch: int) -> int:
+    """Steps of one cycle: the gradient budget, shared equally by the first run's cycles."""
+    cycles = config.schedule.cycles
+    assert cycles is not None
+    gradients = config.schedule.epochs * steps_per_epoch
+    length = gradients // (gradients_per_step(config) * cycles)
+    if length < 1:
+        raise ConfigError(
+            f"schedule.epochs={config.schedule.epochs} gives {gradients} gradients, too few for "
+            f"{cycles} cycles; use more epochs, smaller batches or fewer cycles"
+        )
+    return length
+
+
+class Plan:
+    """What a sampler does at each step; nothing here has to be saved."""
+
+    def __init__(self, config: RunConfig, sampler: Sampler, length: int, cycles: int) -> None:
+        """`length` steps in each of `cycles` cycles, for a sampler as it was built."""
+        schedule = config.schedule
+        assert schedule.burn_in is not None
+        assert schedule.samples_per_cycle is not None
+        self.total = length * cycles
+        self.sampler = sampler
+        self._rates = [float(group["lr"]) for group in sampler.param_groups]
+        self._cyclical = schedules.Cyclical(
+            sampler, self.total, cycles, schedule.burn_in, schedule.samples_per_cycle
+        )
+        self._factor = _factor(config, self._cyclical, self.total)
+
+    def apply(self, step: int) -> None:
+        """Give the sampler the lr and the noise of step number `step`, from 0."""
+        factor, noisy = self._factor(step), self._cyclical.is_noisy(step)
+        for group, rate in zip(self.sampler.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+            if "noise" in group:
+                group["noise"] = noisy
+
+    def is_due(self, step: int) -> bool:
+        """Whether the state after step number `step` is a sample."""
+        return self._cyclical.is_due(step)
+
+    def cycle(self, step: int) -> int:
+        """Number of the step's cycle, from 0."""
+        return self._cyclical.cycle(step)
+
+
+def _factor(config: RunConfig, cyclical: schedules.Cyclical, total: int) -> schedules.Schedule:
+    """The ratio lr / first lr as a function of the step."""
+    kind, final = config.schedule.kind, config.schedule.final
+    if METHODS[config.method].averages and kind == "cyclical":
+        return _swa(cyclical, total)
+    if kind == "cyclical":
+        return cyclical.lr_factor
+    if kind == "constant":
+        return schedules.constant(1.0)
+    if kind == "linear":
+        return schedules.linear(1.0, final, total)
+    if kind == "exponential":
+        return schedules.exponential(1.0, final, total)
+    return schedules.step(1.0, -(-total // 3), math.sqrt(final))
+
+
+def _swa(cyclical: schedules.Cyclical, total: int) -> schedules.Schedule:
+    """Down by a cosine to a fifth during the burn-in, then constant while weights are averaged."""
+    end = max(1, math.ceil(cyclical.burn_in * total))
+    decay = schedules.cyclical(0.8, end, 1)
+    return lambda step: 0.2 + (decay(step) if step < end else 0.0)

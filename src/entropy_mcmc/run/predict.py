@@ -1,0 +1,146 @@
+"""`emcmc predict`: a file of inputs in, a file of predictions out, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from entropy_mcmc import metrics
+from entropy_mcmc.data import Dataset
+from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.run.checkpoint import explained
+from entropy_mcmc.run.devices import DOUBLE
+from entropy_mcmc.run.engine import Run
+from entropy_mcmc.run.likelihood import check_finite_rows
+
+Array = npt.NDArray[Any]
+SUFFIXES = (".npz", ".csv")
+
+
+def predict_file(run: Run, source: Path, target: Path, batch_size: int = 256) -> int:
+    """Predict every row of `source` into `target`; returns how many."""
+    check_count("batch_size", batch_size)
+    for path in (source, target):
+        if path.suffix not in SUFFIXES:
+            raise ConfigError(f"files must end in .npz or .csv, got {str(path)!r}")
+    inputs = prepare(run, read_inputs(source))
+    parts = list(predictions(run, inputs, batch_size))
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    write_predictions(target, columns)
+    return len(inputs)
+
+
+def read_inputs(path: Path) -> Array:
+    """The array `x` (or the only one) of a .npz, or the numbers of a .csv."""
+    if not path.is_file():
+        raise MissingFileError(f"{path} is not there; check the path of the inputs")
+    try:
+        values = _read_npz(path) if path.suffix == ".npz" else _read_csv(path)
+    except (ValueError, OSError, EOFError) as error:
+        raise DamagedFileError(f"{path} cannot be read ({error})") from error
+    if values.dtype.kind not in "iuf" or values.ndim < 2 or not len(values):
+        raise ConfigError(
+            f"{path} must hold rows of numbers, got {values.dtype} of shape {values.shape}"
+        )
+    return values
+
+
+def _read_npz(path: Path) -> Array:
+    with np.load(path, allow_pickle=False) as content:
+        names = list(content.files)
+        name = "x" if "x" in names else names[0] if len(names) == 1 else None
+        if name is None:
+            raise ValueError(f"it must hold an array named x, found {', '.join(names)}")
+        values: Array = content[name]
+        return values
+
+
+def _read_csv(path: Path) -> Array:
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    header = 0 if _is_numbers(first) else 1
+    values: Array = np.loadtxt(path, delimiter=",", skiprows=header, ndmin=2)
+    return values
+
+
+def _is_numbers(line: str) -> bool:
+    try:
+        return all(isinstance(float(cell), float) for cell in line.split(","))
+    except ValueError:
+        return False
+
+
+def prepare(run: Run, values: Array) -> Tensor:
+    """Raw inputs as the network saw them in training: same shape, type and normalisation."""
+    train = run.problem.train
+    inputs = torch.as_tensor(values)
+    check_finite_rows("inputs", inputs)
+    if isinstance(train, Dataset):
+        shape = train.inputs.shape[1:]
+        if inputs[0].numel() != shape.numel():
+            raise ConfigError(
+                f"each input must have {shape.numel()} numbers (shape {tuple(shape)}), as in "
+                f"training, got {inputs[0].numel()} (shape {tuple(inputs.shape[1:])})"
+            )
+        inputs = train.normalise(_as_stored(inputs.reshape(-1, *shape), train.inputs.dtype))
+    double = run.record.config.compute.precision == DOUBLE
+    return inputs.double() if double else inputs.float()
+
+
+def _as_stored(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    if dtype != torch.uint8:
+        return inputs.to(dtype)
+    low, high = float(inputs.min()), float(inputs.max())
+    whole = not inputs.is_floating_point() or bool((inputs == inputs.round()).all())
+    if low < 0 or high > 255 or not whole:
+        raise ConfigError(
+            f"pixels must be whole numbers in 0 … 255, got values from {low:g} to {high:g}"
+        )
+    return inputs.to(torch.uint8)
+
+
+def predictions(run: Run, inputs: Tensor, batch_size: int) -> Iterator[dict[str, Array]]:
+    """Columns of each batch: probabilities, entropy, mutual information; or mean and std."""
+    for start in range(0, len(inputs), batch_size):
+        part = inputs[start : start + batch_size]
+        if run.problem.likelihood == "classification":
+            each = run.posterior.sample_predictions(part).cpu().numpy()
+            mean = each.mean(0)
+            yield {
+                "class": mean.argmax(1),
+                "probabilities": mean,
+                "entropy": metrics.predictive_entropy(mean),
+                "mutual_information": metrics.mutual_information(each),
+            }
+        else:
+            found = run.posterior.predict_distribution(part)
+            std = (found.aleatoric + found.epistemic).sqrt()
+            yield {
+                "mean": found.mean.cpu().numpy(),
+                "std": std.cpu().numpy(),
+                "epistemic_std": found.epistemic.sqrt().cpu().numpy(),
+            }
+
+
+def write_predictions(path: Path, columns: dict[str, Array]) -> None:
+    """Write atomically: arrays by name into .npz, or one row per input into .csv."""
+    with explained(path.parent), atomic(path) as temporary:
+        if path.suffix == ".npz":
+            with temporary.open("wb") as file:
+                np.savez(file, **columns)  # type: ignore[arg-type]
+            return
+        names, flat = [], []
+        for name, column in columns.items():
+            wide = column.reshape(len(column), -1)
+            single = column.ndim == 1
+            names += [name] if single else [f"p{i}" for i in range(wide.shape[1])]
+            flat.append(wide)
+        table = np.concatenate(flat, axis=1)
+        np.savetxt(temporary, table, "%.9g", ",", header=",".join(names), comments="")

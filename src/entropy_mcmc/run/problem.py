@@ -1,0 +1,228 @@
+"""From names or objects to what a run samples: the network, its data, its likelihood."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc import data as data_sets
+from entropy_mcmc import models
+from entropy_mcmc.data import Dataset
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.config import RunConfig
+from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
+from entropy_mcmc.run.seeds import derive
+from entropy_mcmc.run.source import Source, dataset_of, source_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is sampled. `fresh(chain)` gives the starting weights of a chain."""
+
+    model: nn.Module
+    fresh: Callable[[int], Mapping[str, Tensor]]
+    make_source: Callable[[int], Source]
+    likelihood: str
+    loss: Loss
+    own_loss: bool
+    output: Output | None
+    train: Any
+    test: Any
+
+    @property
+    def source(self) -> Source:
+        """The training data in the order of chain 0."""
+        return self.make_source(0)
+
+
+def build_problem(
+    config: RunConfig, model: Any = None, data: Any = None, loss: Loss | None = None
+) -> Problem:
+    """Build what the config names; `model`, `data` and `loss` objects take precedence."""
+    train, test = _data(config, data)
+    likelihood = str(config.likelihood or getattr(train, "task", "classification"))
+    _check_arrays(train)
+    own = loss or (find(config.loss) if config.loss else None)
+    factory = _factory(config, model, train, likelihood)
+    start = factory(0)
+    return Problem(
+        model=start,
+        fresh=lambda chain: factory(chain).state_dict(),
+        make_source=lambda chain: source_of(
+            train,
+            config.data.batch_size,
+            derive(config.seed, "order", chain),
+            config.data.augmented,
+        ),
+        likelihood=likelihood,
+        loss=own or LOSSES[likelihood],
+        own_loss=own is not None,
+        output=_output(train, likelihood),
+        train=train,
+        test=test,
+    )
+
+
+def find(name: str) -> Any:
+    """Import `module:function`; the working folder is searched too."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"a function is named as module:function, got {name!r}")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{name!r} cannot be imported ({error}); run from the folder of {module}.py, "
+            "or install it"
+        ) from error
+
+
+def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
+    """Training and test data."""
+    chosen = config.data
+    if data is None and ":" in chosen.name:
+        data = find(chosen.name)(**chosen.options)
+    if data is None or isinstance(data, str):
+        name = data or chosen.name
+        options = {"folder": chosen.folder, **chosen.options}
+        train, test = (data_sets.load(name, split=s, **options) for s in ("train", "test"))
+        return train, test
+    if isinstance(data, Mapping):
+        return _as_set(data["train"]), _as_set(data.get("test"))
+    if isinstance(data, tuple) and len(data) == 2 and not _is_array(data[0]):
+        return _as_set(data[0]), _as_set(data[1])
+    return _as_set(data), None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor) or hasattr(value, "__array__")
+
+
+def _as_set(data: Any) -> Any:
+    if isinstance(data, tuple) and len(data) == 2 and _is_array(data[0]):
+        return dataset_of(*data)
+    return data
+
+
+def _check_arrays(train: Any) -> None:
+    if isinstance(train, Dataset):
+        check_finite_rows("training inputs", train.inputs)
+        check_finite_rows("training targets", train.targets)
+
+
+def _output(train: Any, likelihood: str) -> Output | None:
+    if likelihood != "regression" or not isinstance(train, Dataset):
+        return None
+    return in_units(train.target_mean, train.target_std)
+
+
+def _factory(
+    config: RunConfig, model: Any, train: Any, likelihood: str
+) -> Callable[[int], nn.Module]:
+    """A function chain → model with the starting weights of that chain."""
+    if isinstance(model, nn.Module):
+        # A copy, because the chain moves the weights of the model that was given.
+        template = copy.deepcopy(model)
+        return lambda chain: _restart(template, chain, config.seed) if chain else model
+    build = model if callable(model) else _builder(config, model, train, likelihood)
+
+    def seeded(chain: int) -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(derive(config.seed, "weights", chain))
+            made = build()
+        if not isinstance(made, nn.Module):
+            raise ConfigError(f"the model must be a torch.nn.Module, got {type(made).__name__}")
+        return made
+
+    return seeded
+
+
+def _restart(template: nn.Module, chain: int, seed: int) -> nn.Module:
+    """A copy with new weights, by `reset_parameters` of its layers."""
+    model = copy.deepcopy(template)
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(seed, "weights", chain))
+        for module in model.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+            elif any(True for _ in module.parameters(recurse=False)):
+                raise ConfigError(
+                    f"chains must be 1 for a model whose {type(module).__name__} has no "
+                    "reset_parameters; pass a function that builds the model instead"
+                )
+    return model
+
+
+def _builder(config: RunConfig, model: Any, train: Any, likelihood: str) -> Callable[[], nn.Module]:
+    name, options = model or config.model.name, dict(config.model.options)
+    if ":" in name:
+        function = find(name)
+        return lambda: function(**options)
+    images = isinstance(train, Dataset) and train.inputs.dim() == 4
+    name = ("cnn" if images else "mlp") if name == "auto" else name
+    known = models.registry.options(name)
+    fitted = _fitting(train, likelihood)
+    options = {**{k: v for k, v in fitted.items() if k in known}, **options}
+    return lambda: models.build(name, **options)
+
+
+def _fitting(train: Any, likelihood: str) -> dict[str, Any]:
+    """Options of a built-in model that follow from the data."""
+    if not isinstance(train, Dataset):
+        return {}
+    shape = tuple(train.inputs.shape[1:])
+    fitted: dict[str, Any] = {"in_features": int(torch.Size(shape).numel())}
+    fitted["outputs"] = 2 if likelihood == "regression" else train.classes
+    if len(shape) == 3:
+        fitted |= {"in_channels": shape[0], "image_size": shape[1]}
+    return fitted
+
+
+def fingerprint(
+    problem: Problem, named_model: str | None, named_data: str | None
+) -> dict[str, Any]:
+    """What identifies model and data on resume: names, shapes, and the first batch."""
+    shapes = [(n, tuple(v.shape), str(v.dtype)) for n, v in problem.model.state_dict().items()]
+    inputs, targets = problem.source.micro(0, 0, 1)
+    return {
+        "model": named_model or type(problem.model).__name__,
+        "parameters": sum(p.numel() for p in problem.model.parameters()),
+        "structure": sha256(repr(shapes).encode()).hexdigest()[:16],
+        "data": named_data or type(problem.train).__name__,
+        "rows": problem.source.num_data,
+        "first_batch": _digest(inputs, targets),
+        "likelihood": problem.likelihood,
+        "loss": _loss_name(problem.loss),
+    }
+
+
+def _loss_name(loss: Loss) -> str:
+    return f"{inspect.getmodule(loss).__name__}:{getattr(loss, '__name__', type(loss).__name__)}"  # type: ignore[union-attr]
+
+
+def _digest(*values: Any) -> str:
+    total = sha256()
+    for value in values:
+        parts = value.values() if isinstance(value, Mapping) else [value]
+        for part in parts:
+            tensor = part.detach().cpu().contiguous() if isinstance(part, Tensor) else None
+            raw = (
+                repr(part).encode()
+                if tensor is None
+                else tensor.flatten().view(torch.uint8).numpy().tobytes()
+            )
+            total.update(raw)
+    return total.hexdigest()[:16]

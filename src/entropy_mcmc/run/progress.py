@@ -1,0 +1,142 @@
+"""Show how a chain goes: a bar on a terminal, plain lines elsewhere, TensorBoard if asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from entropy_mcmc.errors import ConfigError
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress(Protocol):
+    """Told of every step and of every line of the journal."""
+
+    def advance(self) -> None:
+        """One step was made."""
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """A line of the journal was written."""
+
+    def close(self) -> None:
+        """The chain ended or was stopped."""
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def advance(self) -> None:
+        """Do nothing."""
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Bar:
+    """A tqdm bar with loss, lr, temperature, cycle and samples; tqdm adds the time left."""
+
+    def __init__(self, label: str, start: int, total: int) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(total=total, initial=start, desc=label, unit="step", dynamic_ncols=True)
+
+    def advance(self) -> None:
+        """Move the bar."""
+        self._bar.update(1)
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Refresh the numbers."""
+        self._bar.set_postfix_str(describe(event), refresh=False)
+
+    def close(self) -> None:
+        """Leave the bar on the screen."""
+        self._bar.close()
+
+
+class Lines:
+    """A line now and then, for log files."""
+
+    def __init__(self, label: str, start: int, total: int) -> None:
+        self.label, self.step, self.first, self.total = label, start, start, total
+        self.started = time.monotonic()
+        self.shown = 0.0
+
+    def advance(self) -> None:
+        """Count."""
+        self.step += 1
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Print, unless a line was printed a moment ago."""
+        now = time.monotonic()
+        if now - self.shown < SECONDS_BETWEEN_LINES and self.step < self.total:
+            return
+        self.shown = now
+        left = (now - self.started) / max(1, self.step - self.first) * (self.total - self.step)
+        print(
+            f"{self.label} step {self.step}/{self.total}, {describe(event)}, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class TensorBoard:
+    """Scalars of each journal line as TensorBoard events, beside another progress."""
+
+    def __init__(self, inner: Progress, folder: Path, chain: int) -> None:
+        self._inner, self._chain = inner, chain
+        self._writer = _tensorboard_writer(folder)
+
+    def advance(self) -> None:
+        """Pass on."""
+        self._inner.advance()
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Write loss, lr and samples."""
+        for name in ("loss", "lr", "temperature", "samples"):
+            self._writer.add_scalar(f"chain {self._chain}/{name}", event[name], event["step"])
+        self._inner.show(event)
+
+    def close(self) -> None:
+        """Flush the events."""
+        self._writer.close()
+        self._inner.close()
+
+
+def make_progress(label: str, start: int, total: int, *, shown: bool) -> Progress:
+    """A bar on a terminal, lines elsewhere, nothing if not wanted."""
+    if not shown:
+        return Quiet()
+    return (Bar if sys.stderr.isatty() else Lines)(label, start, total)
+
+
+def describe(event: Mapping[str, Any]) -> str:
+    """The numbers of a journal line, in words.
+
+    >>> describe({"loss": 0.5, "lr": 0.1, "temperature": 1.0, "cycle": 0, "samples": 2})
+    'loss 0.5000, lr 0.1, T 1, cycle 1, 2 samples'
+    """
+    return (
+        f"loss {event['loss']:.4f}, lr {event['lr']:.3g}, T {event['temperature']:g}, "
+        f"cycle {event['cycle'] + 1}, {event['samples']} samples"
+    )
+
+
+def _tensorboard_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ConfigError(
+            "output.tensorboard needs the package tensorboard, which is not installed; "
+            "run `pip install tensorboard`, or leave the option out: metrics.jsonl has the numbers"
+        ) from error
+    return SummaryWriter(folder)
