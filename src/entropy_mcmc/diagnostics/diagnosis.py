@@ -1,0 +1,179 @@
+"""Everything that can be said about a finished run, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.diagnostics import advice as advise
+from entropy_mcmc.diagnostics.advice import Advice
+from entropy_mcmc.diagnostics.cycles import Contrast, prediction_distances, weight_distances
+from entropy_mcmc.diagnostics.function_space import Mixing, mixing
+from entropy_mcmc.diagnostics.heat import Estimate, Verdict, average, judge
+from entropy_mcmc.diagnostics.thermometer import Thermometer
+from entropy_mcmc.errors import StateError
+
+
+class Samples(Protocol):
+    """What is read of a `Posterior`."""
+
+    model: Any
+
+    @property
+    def likelihood(self) -> str:
+        """Kind of predictions."""
+
+    @property
+    def samples(self) -> Sequence[Any]:
+        """Entries with role, step and cycle."""
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]: ...
+
+    def sample_predictions(self, x: Any, *, roles: str, batch_size: int) -> Tensor:
+        """Each sample's prediction."""
+
+
+@dataclass(frozen=True)
+class RoleDiagnosis:
+    """Samples of one role: mixing of predictions, distances of weights and predictions."""
+
+    role: str
+    mixing: Mixing
+    weights: Contrast
+    predictions: Contrast
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found; `print` it for a table.
+
+    Attributes:
+        temperature: T that the chain claims, None without a thermometer.
+        measured: T that the thermometer showed, over all readings.
+        verdict: On the readings, None where there are none.
+        roles: One entry for each role that has samples.
+        advice: Sentences, the gravest first.
+    """
+
+    temperature: float | None
+    measured: Estimate | None
+    verdict: Verdict | None
+    roles: tuple[RoleDiagnosis, ...]
+    advice: tuple[Advice, ...]
+
+    @property
+    def severity(self) -> str:
+        """The gravest of the advice."""
+        return advise.worst(self.advice)
+
+    def __str__(self) -> str:
+        rows = []
+        if self.measured is not None:
+            rows.append(("temperature", f"{self.measured} measured, {self.temperature:.4g} set"))
+        for found in self.roles:
+            rows.append((f"{found.role}: mixing", str(found.mixing)))
+            rows.append((f"{found.role}: weights", str(found.weights)))
+            rows.append((f"{found.role}: predictions", str(found.predictions)))
+        rows += [(f"[{item.severity}]", item.text) for item in self.advice]
+        width = max((len(label) for label, _ in rows), default=0)
+        return "\n".join(["Diagnosis", *(f"  {label:<{width}}  {text}" for label, text in rows)])
+
+
+def diagnose(
+    posterior: Samples | Sequence[Samples],
+    x: Any,
+    *,
+    thermometer: Thermometer | None = None,
+    gradient_variance: Estimate | float | None = None,
+    batch_size: int = 256,
+) -> Diagnosis:
+    """Is the chain at its temperature, has it mixed, how far apart are its samples?
+
+    Args:
+        posterior: A `Posterior`, or several of the same model (chains).
+        x: Inputs on which predictions are compared; a few hundred rows are enough.
+        thermometer: The one that followed the run, with its readings.
+        gradient_variance: V of `gradient_variance`, to tell mini-batch heat apart.
+        batch_size: Rows at a time.
+    """
+    chains = _chains(posterior)
+    roles = tuple(
+        _diagnose_role(role, chains, x, batch_size)
+        for role in ("theta", "guide")
+        if any(sample.role == role for chain in chains for sample in chain.samples)
+    )
+    if not roles:
+        raise StateError("the posterior has no samples to diagnose; collect some first")
+    found: list[Advice] = []
+    temperature = measured = verdict = None
+    if thermometer is not None:
+        found += advise.on_coupling(thermometer)
+        if thermometer.readings:
+            temperature = thermometer.readings[-1].temperature
+            ratio, error = average(thermometer.readings)
+            measured = Estimate(temperature * ratio, temperature * error)
+            verdict = judge(thermometer.readings, gradient_variance)
+            found += advise.on_temperature(verdict, temperature)
+    for entry in roles:
+        found += advise.on_mixing(entry.role, entry.mixing)
+        found += advise.on_cycles(entry.role, entry.weights)
+    found.sort(key=lambda item: -advise.SEVERITIES.index(item.severity))
+    return Diagnosis(temperature, measured, verdict, roles, tuple(found))
+
+
+def _chains(posterior: Samples | Sequence[Samples]) -> list[Samples]:
+    several = isinstance(posterior, list | tuple)
+    return list(cast(Sequence[Samples], posterior)) if several else [cast(Samples, posterior)]
+
+
+def _diagnose_role(role: str, chains: list[Samples], x: Any, batch_size: int) -> RoleDiagnosis:
+    predicted, cycles = [], []
+    for number, chain in enumerate(chains):
+        own = [sample for sample in chain.samples if sample.role == role]
+        if not own:
+            continue
+        values = chain.sample_predictions(x, roles=role, batch_size=batch_size)
+        if len(values) != len(own):
+            raise StateError(
+                f"{len(values)} of {len(own)} samples could be read, so that they have lost their "
+                f"cycles; restore the damaged files, or delete them from the store"
+            )
+        # A regression predicts (mean, variance): the mean is the function that is compared.
+        regression = chain.likelihood == "regression" and values.ndim == 3
+        predicted.append(values[..., 0] if regression else values)
+        cycles.append([(number, sample.cycle) for sample in own])
+    groups = [part for pair in zip(predicted, cycles, strict=True) for part in _split(*pair)]
+    labels = [label for own in cycles for label in own]
+    return RoleDiagnosis(
+        role,
+        mixing(groups),
+        weight_distances(_weights(role, chains)),
+        prediction_distances(torch.cat(predicted), labels),
+    )
+
+
+def _split(values: Tensor, cycles: list[Any]) -> Iterator[Any]:
+    """Predictions of each cycle, in order, as arrays."""
+    for cycle in dict.fromkeys(cycles):
+        rows = [i for i, label in enumerate(cycles) if label == cycle]
+        yield values[rows].double().cpu().numpy()
+
+
+def _weights(role: str, chains: list[Samples]) -> Iterator[tuple[Any, list[Tensor]]]:
+    """(cycle, parameters) of each sample; buffers such as batch-norm statistics are left out."""
+    for number, chain in enumerate(chains):
+        buffers = [name for name, _ in chain.model.named_buffers()]
+        for index, sample in enumerate(chain.samples):
+            if sample.role != role:
+                continue
+            state = chain[index]
+            kept = [
+                value
+                for name, value in sorted(state.items())
+                if not any(b == name or b.endswith(f".{name}") for b in buffers)
+            ]
+            yield (number, sample.cycle), kept

@@ -1,0 +1,213 @@
+"""Where the heat comes from: the noise that was injected, or mini-batches.
+
+A reading is T·f + V·k: f and k are known (`coupling`), V = N²·Var(ĝ) is the variance of the
+mini-batch gradient of the full energy, averaged over coordinates. What can be told apart:
+ - with V given, both parts, from one reading;
+ - with readings at different lr (k falls with lr, f does not), both parts, if V stayed the same;
+ - from readings at one lr without V, only the sum.
+What cannot: a drift of θ, which the guide follows late, adds η‖∇U‖²/(4d) and looks like V.
+For `gibbs`, k = 0 and θ_a is drawn afresh: the reading tests that draw and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.diagnostics.thermometer import Reading, mean_error
+from entropy_mcmc.errors import ConfigError, StateError, check_positive
+
+THRESHOLD = 3.5  # standard errors; a Gaussian is outside in 1 of 2,149 readings
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} ± {self.error:.2g}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reading says.
+
+    Attributes:
+        kind: "right", "mini-batch heat", "hot", "cold" or "draw only".
+        injected: Temperature of the injected noise; None where it cannot be told apart.
+        minibatch: Temperature that mini-batches add; None where it cannot be told apart.
+        text: The verdict in words.
+    """
+
+    kind: str
+    injected: Estimate | None
+    minibatch: Estimate | None
+    text: str
+
+
+def gradient_variance(gradients: Iterable[Sequence[Tensor]], num_data: float) -> Estimate:
+    """V = N²·Var(ĝ) per coordinate, from mini-batch gradients of the mean loss at fixed weights.
+
+    Consecutive gradients are compared in pairs: N²‖g₁−g₂‖²/(2d) has mean V, the pairs are
+    independent and give the standard error, and two gradients at a time are in memory.
+
+    Args:
+        gradients: One sequence of tensors per mini-batch, at least four, drawn independently.
+        num_data: N.
+
+    >>> g = torch.Generator().manual_seed(0)
+    >>> draws = ([torch.randn(1000, generator=g)] for _ in range(8))
+    >>> V = gradient_variance(draws, num_data=10)
+    >>> abs(V.value - 100) < 4 * V.error
+    True
+    """
+    check_positive("num_data", num_data)
+    pairs: list[float] = []
+    first: list[Tensor] | None = None
+    for gradient in gradients:
+        if first is None:
+            first = [g.detach().clone() for g in gradient]
+            continue
+        size = sum(g.numel() for g in gradient)
+        gap = sum(
+            float((a - b).double().square().sum()) for a, b in zip(first, gradient, strict=True)
+        )
+        pairs.append(num_data**2 * gap / (2 * size))
+        first = None
+    if len(pairs) < 2:
+        raise ConfigError(
+            f"gradients must hold at least 4 mini-batch gradients, got {2 * len(pairs)} to "
+            f"{2 * len(pairs) + 1}; draw more mini-batches"
+        )
+    mean = math.fsum(pairs) / len(pairs)
+    spread = math.fsum((pair - mean) ** 2 for pair in pairs) / (len(pairs) - 1)
+    return Estimate(mean, math.sqrt(spread / len(pairs)))
+
+
+def separate(readings: Sequence[Reading]) -> tuple[Estimate, Estimate]:
+    """Injected temperature and V from readings at different lr: generalised least squares.
+
+    Fits observed_i = (T_inj/T)·expected_i + V·per_variance_i with the correlations of the
+    readings. Supposes the same V at each of them. Readings at one lr raise.
+
+    Returns:
+        T of the injected noise, and V.
+    """
+    if len(readings) < 2:
+        raise StateError(f"two readings at different lr are needed, got {len(readings)}")
+    design = torch.tensor([[r.expected, r.per_variance] for r in readings], dtype=torch.float64)
+    observed = torch.tensor([r.observed for r in readings], dtype=torch.float64)
+    clocks = torch.tensor([r.clock for r in readings], dtype=torch.float64)
+    scale = observed * math.sqrt(2 / readings[0].size)
+    correlation = torch.exp(-2 * (clocks[:, None] - clocks).abs())
+    weight = torch.linalg.pinv(correlation * scale[:, None] * scale, hermitian=True)
+    # Unit columns, so that the condition number measures how much the readings differ.
+    norms = design.norm(dim=0)
+    if not bool((norms > 0).all()) or float(torch.linalg.cond(design / norms)) > 1e3:
+        raise StateError(
+            "the readings are at too similar lr to tell injected from mini-batch heat; read at "
+            "different phases of the cycle, or pass gradient_variance"
+        )
+    normal = torch.linalg.inv((design / norms).T @ weight @ (design / norms))
+    found = normal @ (design / norms).T @ weight @ observed / norms
+    errors = normal.diagonal().sqrt() / norms
+    T = readings[0].temperature
+    injected = Estimate(T * float(found[0]), T * float(errors[0]))
+    return injected, Estimate(float(found[1]), float(errors[1]))
+
+
+def judge(readings: Sequence[Reading], variance: Estimate | float | None = None) -> Verdict:
+    """The verdict on one or several readings.
+
+    Args:
+        readings: Of one chain; their mean is judged.
+        variance: V of `gradient_variance`, or known otherwise; without it, readings at different
+            lr are used where there are some.
+    """
+    ratio, error = average(readings)
+    T = readings[-1].temperature
+    if readings[-1].rule == "gibbs":
+        return _draw_only(ratio, error, T)
+    if variance is None:
+        try:
+            injected, V = separate(readings)
+        except StateError:
+            return _sum_only(ratio, error, T)
+    else:
+        V = Estimate(*variance) if isinstance(variance, tuple) else Estimate(float(variance), 0.0)
+        injected = _subtract(readings, V, error * max(ratio, 1.0))
+    share = sum(r.per_variance / r.expected for r in readings) / len(readings)
+    return _judge_parts(injected, Estimate(T * V.value * share, T * V.error * share), T)
+
+
+def average(readings: Sequence[Reading]) -> Estimate:
+    """Mean ratio of the readings, with the standard error that their correlation leaves."""
+    error = mean_error(readings)
+    return Estimate(sum(reading.ratio for reading in readings) / len(readings), error)
+
+
+def power(size: int, relative_error: float, *, threshold: float = THRESHOLD) -> float:
+    """Probability that one reading of `size` coordinates finds a wrong temperature.
+
+    The reading is a χ²_d/d, Gaussian to three digits for d > 1000.
+
+    >>> round(power(78_000, 0.03), 3), round(power(78_000, 0.0), 5)
+    (0.991, 0.00047)
+    """
+    sd, edge = (1 + relative_error) * math.sqrt(2 / size), threshold * math.sqrt(2 / size)
+    above = math.erfc((edge - relative_error) / (sd * math.sqrt(2))) / 2
+    below = math.erfc((edge + relative_error) / (sd * math.sqrt(2))) / 2
+    return above + below
+
+
+def _subtract(readings: Sequence[Reading], V: Estimate, error: float) -> Estimate:
+    T = readings[-1].temperature
+    rest = [(r.observed - V.value * r.per_variance) / r.expected for r in readings]
+    share = sum(r.per_variance / r.expected for r in readings) / len(readings)
+    return Estimate(T * sum(rest) / len(rest), T * math.hypot(error, V.error * share))
+
+
+def _judge_parts(injected: Estimate, minibatch: Estimate, T: float) -> Verdict:
+    away = (injected.value - T) / injected.error
+    parts = f"injected {injected}, mini-batches {minibatch}, T = {T:.4g}"
+    if away > THRESHOLD:
+        text = f"hotter than T, and mini-batch noise does not explain it ({parts})"
+        return Verdict("hot", injected, minibatch, text)
+    if away < -THRESHOLD:
+        text = f"the injected noise is colder than T ({parts})"
+        return Verdict("cold", injected, minibatch, text)
+    if minibatch.value > THRESHOLD * max(minibatch.error, injected.error):
+        text = f"the injected noise is right, mini-batch gradients add heat ({parts})"
+        return Verdict("mini-batch heat", injected, minibatch, text)
+    return Verdict("right", injected, minibatch, f"at its temperature ({parts})")
+
+
+def _sum_only(ratio: float, error: float, T: float) -> Verdict:
+    shown = Estimate(T * ratio, T * error)
+    if ratio - 1 > THRESHOLD * error:
+        text = (
+            f"hotter than T = {T:.4g}: {shown}; one lr and no gradient variance, so that injected "
+            f"and mini-batch heat cannot be told apart"
+        )
+        return Verdict("hot", None, None, text)
+    if ratio - 1 < -THRESHOLD * error:
+        return Verdict("cold", None, None, f"colder than T = {T:.4g}: {shown}")
+    text = f"at its temperature: {shown} against T = {T:.4g}, mini-batch heat below the error"
+    return Verdict("right", None, None, text)
+
+
+def _draw_only(ratio: float, error: float, T: float) -> Verdict:
+    good = abs(ratio - 1) <= THRESHOLD * error
+    state = "is right" if good else "is wrong"
+    text = (
+        f"the draw of θ_a {state}: {Estimate(T * ratio, T * error)} against T = {T:.4g}; with "
+        f'guide_update="gibbs" this says nothing about θ'
+    )
+    return Verdict("draw only" if good else ("hot" if ratio > 1 else "cold"), None, None, text)

@@ -1,0 +1,291 @@
+"""The coupling thermometer: is the chain at the temperature that it claims?
+
+θ_a given θ is N(θ, ηT·I) whatever the network, so ‖θ−θ_a‖²/(dη) reads T from one state, with no
+gradient. Divided by its finite-step expectation (`coupling`) it should be 1. One reading of d
+independent Gaussian coordinates is a χ²_d/d: its standard error is √(2/d) of the expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from entropy_mcmc.diagnostics.coupling import Spread, curvature_factor, move
+from entropy_mcmc.errors import ConfigError, StateError, check_not_negative
+
+RELAXED = 3.0  # Σ 2·lr/(ηN) before a reading: e^{-6} of what was there before is left
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the thermometer showed at one step.
+
+    Attributes:
+        step: Of the sampler.
+        size: Number d of coordinates (the effective one, if groups differ in temperature).
+        observed: ‖θ−θ_a‖²/(dη).
+        expected: Its expectation at the claimed temperature, without mini-batch noise.
+        per_variance: Its expectation per unit of V = N²·Var(ĝ): mini-batch heat is V times this.
+        temperature: T that the sampler claims.
+        alpha: lr/N of the last step.
+        clock: −log of the correlation of θ−θ_a with a reference time; differences of clocks give
+            the correlation of two readings.
+        rule: guide_update, "mixed" if the groups differ.
+    """
+
+    step: int
+    size: int
+    observed: float
+    expected: float
+    per_variance: float
+    temperature: float
+    alpha: float
+    clock: float
+    rule: str
+
+    @property
+    def ratio(self) -> float:
+        """Observed over expected: 1 for a chain at its temperature with exact gradients."""
+        return self.observed / self.expected
+
+    @property
+    def error(self) -> float:
+        """Standard error of `ratio` at 1: √(2/d)."""
+        return math.sqrt(2 / self.size)
+
+    @property
+    def measured(self) -> float:
+        """The temperature that this reading shows, T·ratio."""
+        return self.temperature * self.ratio
+
+    def __str__(self) -> str:
+        shown, error = self.measured, self.temperature * self.error
+        return f"step {self.step}: {shown:.4g} ± {error:.1g} against T = {self.temperature:.4g}"
+
+
+@dataclass
+class _Track:
+    """What is known of one group: expected spreads, and how long the noise has been on."""
+
+    injected: Spread = (0.0, 0.0, 0.0)
+    kicked: Spread = (0.0, 0.0, 0.0)
+    relaxed: float = 0.0
+    forgotten: float = 0.0
+    clock: float = 0.0
+    last_lr: float = 0.0
+    peak: float = 0.0  # largest lr/(ηN) so far
+    longest: float = 0.0  # largest Σ 2·lr/(ηN) of any noisy phase
+
+    def advance(self, group: dict[str, Any]) -> None:
+        step = move(group, self.last_lr)
+        self.injected = step.apply(self.injected, step.injected)
+        self.kicked = step.apply(self.kicked, step.kicked)
+        self.clock += step.forgetting
+        on = group["noise"] and group["temperature"] > 0
+        self.relaxed = self.relaxed + 2 * _coupling(group) if on else 0.0
+        self.forgotten = self.forgotten + step.forgetting if on else 0.0
+        self.last_lr = group["lr"]
+        self.peak = max(self.peak, _coupling(group))
+        self.longest = max(self.longest, self.relaxed)
+
+    @property
+    def progress(self) -> float:
+        """Share of the waiting time that is over; the slower of the two clocks counts.
+
+        They differ where the Euler rule oscillates (q > ½) or momentum is underdamped.
+        """
+        return min(self.relaxed, self.forgotten) / RELAXED
+
+
+class Thermometer:
+    """Follows a sampler with a guide; reads ‖θ−θ_a‖²/(dη) against what it should be.
+
+    Call `step` after every `sampler.step()` and before a schedule changes lr: it costs a few
+    scalar operations. Only `read` passes over the weights. Attach it before the first step.
+
+    >>> import torch
+    >>> from entropy_mcmc import EntropyMCMC
+    >>> p = torch.nn.Parameter(torch.zeros(10_000))
+    >>> sampler = EntropyMCMC([p], lr=0.1, num_data=1, eta=0.5, temperature=0.01, seed=0)
+    >>> thermometer = Thermometer(sampler)
+    >>> for _ in range(100):
+    ...     p.grad = p.detach().clone(); sampler.step(); thermometer.step()
+    >>> reading = thermometer.read(curvature=1.0)
+    >>> abs(reading.ratio - 1) < 3.5 * reading.error
+    True
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        for group in sampler.param_groups:
+            missing = {"eta", "guide_update", "num_data", "temperature"} - set(group)
+            if missing:
+                raise ConfigError(
+                    f"the thermometer needs a sampler with a guide (EntropyMCMC), got "
+                    f"{type(sampler).__name__} without {sorted(missing)}"
+                )
+        self.sampler = sampler
+        self.readings: list[Reading] = []
+        self._tracks = [_Track() for _ in sampler.param_groups]
+        self._step: int = sampler.param_groups[0]["step"]
+
+    def step(self) -> None:
+        """Count the step that the sampler has just made, with the lr that it used."""
+        groups = self.sampler.param_groups
+        if groups[0]["step"] != self._step + 1:
+            raise StateError(
+                f"the thermometer has counted to step {self._step}, the sampler is at step "
+                f"{groups[0]['step']}; call thermometer.step() once after each sampler.step()"
+            )
+        while len(self._tracks) < len(groups):  # a group that was added to the sampler
+            self._tracks.append(_Track())
+        for track, group in zip(self._tracks, groups, strict=True):
+            track.advance(group)
+        self._step += 1
+
+    @property
+    def progress(self) -> float:
+        """Waiting time that is over, from 0; readings are given from 1."""
+        return min(track.progress for track in self._tracks)
+
+    @property
+    def relaxation(self) -> float:
+        """Largest Σ 2·lr/(ηN) that a noisy phase has reached so far."""
+        return min(track.longest for track in self._tracks)
+
+    @property
+    def peak_coupling(self) -> float:
+        """Largest lr/(ηN) so far: the guide averaged over at least its inverse in steps."""
+        return max(track.peak for track in self._tracks)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `read` gives a reading now."""
+        return self.progress >= 1
+
+    @torch.no_grad()
+    def read(self, *, curvature: float = 0.0) -> Reading:
+        """Read the thermometer; one pass over the weights.
+
+        Args:
+            curvature: Mean curvature h of the full energy per coordinate, N·trace/d, if known;
+                leaving it at 0 underrates the expectation by about lr/(ηN)·(lr/N)·h/4.
+
+        Raises:
+            StateError: Before Σ 2·lr/(ηN) ≥ 3 since the noise came on.
+        """
+        check_not_negative("curvature", curvature)
+        if not self.ready:
+            raise StateError(self._too_early())
+        parts = [
+            self._group(group, track, curvature)
+            for group, track in zip(self.sampler.param_groups, self._tracks, strict=True)
+        ]
+        reading = _pool([part for part in parts if part is not None])
+        self.readings.append(reading)
+        return reading
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts only."""
+        return {
+            "step": self._step,
+            "tracks": [asdict(track) for track in self._tracks],
+            "readings": [asdict(reading) for reading in self.readings],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        if set(state_dict) != {"step", "tracks", "readings"}:
+            raise ConfigError(
+                f"state_dict must have the entries step, tracks and readings, "
+                f"got {sorted(state_dict)}"
+            )
+        self._step = state_dict["step"]
+        self._tracks = [_load_track(saved) for saved in state_dict["tracks"]]
+        self.readings = [Reading(**saved) for saved in state_dict["readings"]]
+
+    def _group(self, group: dict[str, Any], track: _Track, h: float) -> Reading | None:
+        state = self.sampler.state
+        params = [p for p in group["params"] if "guide" in state.get(p, {})]
+        if not params:
+            return None
+        size, eta = sum(p.numel() for p in params), group["eta"]
+        gap = sum(_squared(self.sampler._theta(p), state[p]["guide"]) for p in params)
+        return Reading(
+            step=self._step,
+            size=size,
+            observed=gap / (size * eta),
+            expected=track.injected[0] / eta * curvature_factor(group, h),
+            per_variance=track.kicked[0] / eta,
+            temperature=group["temperature"],
+            alpha=track.last_lr / group["num_data"],
+            clock=track.clock,
+            rule=group["guide_update"],
+        )
+
+    def _too_early(self) -> str:
+        slowest = min(self._tracks, key=lambda track: track.progress)
+        group = self.sampler.param_groups[self._tracks.index(slowest)]
+        text = (
+            f"the thermometer gives no reading before Σ 2·lr/(ηN) ≥ {RELAXED:g} since the noise "
+            f"came on, now {slowest.relaxed:.3g}"
+        )
+        if not group["noise"] or group["temperature"] == 0:
+            return f"{text}: the noise is off; read while it is on"
+        if not group["lr"]:
+            return f"{text}; lr is 0 and θ_a stands still"
+        steps = math.ceil((RELAXED - slowest.relaxed) / (2 * _coupling(group)))
+        return f"{text}; make about {max(steps, 1)} more steps at this lr, or use a smaller eta"
+
+
+def mean_error(readings: Sequence[Reading]) -> float:
+    r"""Standard error of the mean ratio: (2/d)·ΣΣ ρ²_ij/n², ρ_ij = e^{−|clock_i − clock_j|}.
+
+    Squares of Gaussians with correlation ρ have correlation ρ²; independent readings would give
+    √(2/(dn)), identical ones √(2/d).
+    """
+    if not readings:
+        raise StateError("there is no reading to average; call thermometer.read() first")
+    total = sum(math.exp(-2 * abs(a.clock - b.clock)) for a in readings for b in readings)
+    return math.sqrt(total) / len(readings) * max(reading.error for reading in readings)
+
+
+def _pool(parts: list[Reading]) -> Reading:
+    """One reading over all groups, each coordinate counting the same."""
+    if not parts:
+        raise StateError("no parameter has a guide yet; make a step first")
+    size = sum(part.size for part in parts)
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(part, name) * part.size for part in parts) / size)
+
+    # Groups at different temperatures weigh differently: √(2/size) is still the standard error.
+    squares = sum(part.size * part.expected**2 for part in parts)
+    effective = round((size * mean("expected")) ** 2 / squares)
+
+    names = ("observed", "expected", "per_variance", "temperature", "alpha")
+    rules = {part.rule for part in parts}
+    return Reading(
+        step=parts[0].step,
+        size=effective,
+        clock=min(part.clock for part in parts),
+        rule=rules.pop() if len(rules) == 1 else "mixed",
+        **{name: mean(name) for name in names},
+    )
+
+
+def _coupling(group: dict[str, Any]) -> float:
+    return float(group["lr"] / (group["eta"] * group["num_data"]))
+
+
+def _squared(theta: torch.Tensor, guide: torch.Tensor) -> float:
+    total: Any = (theta - guide).square().sum(dtype=torch.float64)
+    return float(total.full_tensor() if hasattr(total, "full_tensor") else total)
+
+
+def _load_track(saved: dict[str, Any]) -> _Track:
+    spreads = {name: tuple(saved[name]) for name in ("injected", "kicked")}
+    return _Track(**{**saved, **spreads})
