@@ -1,8 +1,9 @@
 """Three ways to train one small network on scikit-learn's digits: SGD, SGLD and Entropy-MCMC.
 
 All see the digits 0 to 7 only, with the same number of gradients. Then they are asked about digits
-they know, and about 8 and 9, which they have never seen. Run by `make demo`; ends with a table and
-`demo.png`.
+they know, and about 8 and 9, which they have never seen. Learning rates and weight decay were chosen
+by the same small search for each method, on other splits than those shown here. Run by `make demo`;
+ends with a table and `demo.png`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEADINGS = ("accuracy ↑", "NLL ↓", "ECE ↓", "unseen digits, AUROC ↑")
 
 
 def load(seed: int) -> dict[str, torch.Tensor]:
-    """Known digits in two halves of 300 for training and the rest for the test, and the unseen."""
+    """300 known digits for training, the other known ones for the test, and the unseen ones."""
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16.0 - 0.3, dtype=torch.float32)
     labels = torch.tensor(labels)
@@ -48,19 +49,19 @@ def load(seed: int) -> dict[str, torch.Tensor]:
 
 def network() -> nn.Module:
     """A two-layer perceptron; nothing in it knows about sampling."""
-    return nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, len(range(8))))
+    return nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 8))
 
 
 def optimizer(method: str, model: nn.Module, num_data: int, seed: int) -> torch.optim.Optimizer:
     """The line that differs between the methods."""
     params = model.parameters()
     if method == "SGD":
-        return torch.optim.SGD(params, lr=0.2, weight_decay=1e-3)
-    shared = {"num_data": num_data, "temperature": 0.1, "weight_decay": 1e-3, "seed": seed}
+        return torch.optim.SGD(params, lr=0.5, weight_decay=1e-3)
+    shared = {"num_data": num_data, "temperature": 0.01, "weight_decay": 1e-3, "seed": seed}
     if method == "SGLD":
-        return SGLD(params, lr=0.2, **shared)
+        return SGLD(params, lr=0.5, **shared)
     # Coupled to its guide, θ moves like a particle of twice the mass: twice the learning rate.
-    return EntropyMCMC(params, lr=0.4, eta=0.01, **shared)
+    return EntropyMCMC(params, lr=1.0, eta=0.01, **shared)
 
 
 def train(
@@ -177,7 +178,8 @@ def main() -> None:
     draw(results, load(0)["x_unseen"], options.picture)
     print(
         f"\nMean ± standard error over {options.seeds} seeds; 300 training images; "
-        f"{time.perf_counter() - start:.0f} s.\nPicture: {options.picture.resolve()}"
+        f"{time.perf_counter() - start:.0f} s. Read the errors: on data this easy the methods differ "
+        f"by little.\nPicture: {options.picture.resolve()}"
     )
 
 
