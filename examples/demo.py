@@ -1,9 +1,9 @@
 """Three ways to train one small network on scikit-learn's digits: SGD, SGLD and Entropy-MCMC.
 
 All see the digits 0 to 7 only, with the same number of gradients. Then they are asked about digits
-they know, and about 8 and 9, which they have never seen. Learning rates and weight decay were chosen
-by the same small search for each method, on other splits than those shown here. Run by `make demo`;
-ends with a table and `demo.png`.
+they know, and about 8 and 9, which they have never seen. Learning rates and weight decay come from
+a small search for each method, on other splits than those shown here. Run by `make demo`; ends with
+a table and `demo.png`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def draw(results: dict[str, list[dict[str, object]]], images: torch.Tensor, path
     bottom.suptitle("Unseen digits on which SGD is most confident compared with Entropy-MCMC")
     grid = bottom.subplots(2, 8, height_ratios=(1, 0.9))
     for column, row in enumerate(chosen):
-        grid[0, column].imshow(images[row].reshape(8, 8), cmap="gray_r")
+        grid[0, column].imshow(images[row].reshape(8, 8).numpy(), cmap="gray_r")
         grid[0, column].axis("off")
         bars = grid[1, column]
         bars.bar(np.arange(8) - 0.2, first[row], 0.4, color="#8a8a8a", label="SGD")  # type: ignore[index]
@@ -178,8 +178,8 @@ def main() -> None:
     draw(results, load(0)["x_unseen"], options.picture)
     print(
         f"\nMean ± standard error over {options.seeds} seeds; 300 training images; "
-        f"{time.perf_counter() - start:.0f} s. Read the errors: on data this easy the methods differ "
-        f"by little.\nPicture: {options.picture.resolve()}"
+        f"{time.perf_counter() - start:.0f} s. Read the errors: on data this easy "
+        f"the methods differ by little.\nPicture: {options.picture.resolve()}"
     )
 
 
