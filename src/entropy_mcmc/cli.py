@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from argparse import SUPPRESS
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,23 @@ FOREIGN = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in _foreign():
+        module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
+        return guarded(lambda: module.main(arguments[1:]))
+    parsed = make_parser().parse_args(arguments)
+    return guarded(lambda: _dispatch(parsed))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command; what the library raises becomes one message and an exit code."""
     try:
-        if arguments and arguments[0] in _foreign():
-            module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
-            return int(module.main(arguments[1:]))
-        _dispatch(make_parser().parse_args(arguments))
+        code = command()
     except EntropyMCMCError as error:
         print(f"emcmc: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         return int(getattr(stop, "exit_code", 130))
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def make_parser() -> Any:

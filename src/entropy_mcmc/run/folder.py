@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, StateError
-from entropy_mcmc.posterior.files import WriterLock, atomic
+from entropy_mcmc.posterior.files import TEMPORARY, WriterLock, atomic
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
 
@@ -62,12 +62,15 @@ def lock(folder: Path) -> WriterLock:
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            return WriterLock(folder)
+            held = WriterLock(folder)
         except StateError as error:
             raise StateError(
                 f"{folder} is used by another process; wait for it to end, or choose another "
                 "run folder with --run_dir"
             ) from error
+        for left in folder.glob(f"{TEMPORARY}*"):  # by a killed process
+            left.unlink(missing_ok=True)
+        return held
 
 
 def read(folder: Path) -> Record | None:

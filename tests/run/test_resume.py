@@ -1,0 +1,112 @@
+"""Killed at any moment, the same command gives bit for bit the run of one that was not."""
+
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+from run.workers import contents, finish, start, tiny_config, wait_for_steps
+
+from entropy_mcmc.run.config import METHODS
+
+
+def with_slow_loss(config):
+    return replace(config, loss="run.workers:slow_loss")
+
+
+def timed(config, more_cycles=None):
+    """Seconds of an uninterrupted run."""
+    began = time.monotonic()
+    finish(config, more_cycles)
+    return time.monotonic() - began
+
+
+def kill_repeatedly(config, kills, seconds, clock, more_cycles=None):
+    """SIGKILL `kills` times at random moments, within 0.8 × `seconds` in total.
+
+    Returns how many kills met a living process.
+    """
+    hits = 0
+    for _ in range(kills):
+        process = start(config, more_cycles)
+        time.sleep(clock.uniform(0.05, 0.8) * seconds / kills)
+        hits += process.is_alive()
+        process.kill()
+        process.join()
+    return hits
+
+
+def killed_equals_whole(tmp_path, method, kills, epochs):
+    whole = with_slow_loss(tiny_config(tmp_path / "whole", method, epochs=epochs))
+    killed = replace(whole, run_dir=str(tmp_path / "killed"))
+    seconds = timed(whole)
+    hits = kill_repeatedly(killed, kills, seconds, random.Random(f"{kills} kills of {method}"))
+    finish(killed)
+    assert hits == kills
+    compare(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_twice_equals_uninterrupted(tmp_path, method):
+    killed_equals_whole(tmp_path, method, kills=2, epochs=40)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_twenty_times_equals_uninterrupted(tmp_path, method):
+    killed_equals_whole(tmp_path, method, kills=20, epochs=1000)
+
+
+def compare(first, second):
+    """Equal but for the name of the folder in config.yaml."""
+    one, two = contents(first), contents(second)
+    assert one.pop("config.yaml") != two.pop("config.yaml")
+    assert one == two
+    assert any(name.endswith(".safetensors") for name in one)
+    lines = (first / "config.yaml").read_text().splitlines()
+    assert lines[1:] == (second / "config.yaml").read_text().splitlines()[1:]
+
+
+def test_extension_killed_and_repeated_is_one_extension(tmp_path):
+    whole = tiny_config(tmp_path / "whole", "emcmc", epochs=20, cycles=2)
+    killed = with_slow_loss(replace(whole, run_dir=str(tmp_path / "killed")))
+    whole = with_slow_loss(whole)
+    for config in (whole, killed):
+        finish(config)
+    first = contents(tmp_path / "whole")
+    seconds = timed(whole, more_cycles=2)
+    assert kill_repeatedly(killed, 1, seconds, random.Random(1), more_cycles=2) == 1
+    finish(killed, more_cycles=2)
+    compare(tmp_path / "whole", tmp_path / "killed")
+    # What the first cycles gave stays as it was.
+    longer = contents(tmp_path / "whole")
+    samples = {name: value for name, value in first.items() if name.startswith("samples/0")}
+    assert samples.items() <= longer.items()
+    assert len(longer) > len(first)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_checkpoints_says_so_and_exits(tmp_path, signum, code):
+    config = with_slow_loss(tiny_config(tmp_path / "run", "sgld", epochs=2000))
+    config = replace(config, output=replace(config.output, checkpoint_seconds=3600.0))
+    process = start(config)
+    wait_for_steps(tmp_path / "run")
+    os.kill(process.pid, signum)
+    process.join()
+    assert process.exitcode == code
+    assert "run the same command again to go on" in (tmp_path / "run.log").read_text()
+    assert len(list((tmp_path / "run" / "checkpoint" / "chain-0").glob("*.json"))) == 1
+
+
+def test_second_process_is_refused(tmp_path):
+    config = with_slow_loss(tiny_config(tmp_path / "run", "sgld", epochs=2000))
+    first = start(config)
+    wait_for_steps(tmp_path / "run")
+    second = start(config)
+    second.join()
+    first.kill()
+    first.join()
+    assert second.exitcode == 1
+    assert "is used by another process" in (tmp_path / "run.log").read_text()
