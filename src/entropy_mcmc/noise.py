@@ -38,6 +38,39 @@ PARAMETER_LIMIT = 2**22
 ELEMENT_LIMIT = 2**42
 WORD = 2**32
 
+# Coefficients, lowest first, of polynomials fitted to the least largest error:
+# log(1+f) = f·P(f) for √½ <= 1+f <= √2, relative error 1.7e-7;
+# cos(πt) = (1−4t²)·P(t²) and sin(πt) = t(1−t²)·P(t²) for |t| <= 1, error 1.1e-8. The factors carry
+# the zeros, so that no case distinction by quadrant is needed.
+LOG_SERIES = (
+    0.9999999453593146,
+    -0.5000036516991682,
+    0.33335057964634207,
+    -0.24969905538816617,
+    0.19900193348722447,
+    -0.1725090558823234,
+    0.16222383561919276,
+    -0.10106398782981149,
+)
+COS_SERIES = (
+    0.999999989060104,
+    -0.9348014072536033,
+    0.31949399837279696,
+    -0.05720929377701511,
+    0.006254114843387837,
+    -0.0004040788517602478,
+)
+SIN_SERIES = (
+    3.141592644492552,
+    -2.0261194675172485,
+    0.5240361760607418,
+    -0.0751873287906748,
+    0.006860257928507529,
+    -0.0003859642827505061,
+)
+HALF_ROOT_BITS = 0x3F3504F3  # of √½ in float32
+MINUS_TWO_LOG_TWO = -2.0 * math.log(2.0)
+
 Schedule = Sequence[Any]
 """Words of the key in the order in which the rounds add them: ints (eager) or 0-d tensors."""
 
@@ -95,6 +128,26 @@ def step_schedule(seed: int, step: int, stream: int = 0, inner: int = 0) -> tupl
     return key_schedule(_encrypt(seed, counter), ELEMENT_ROUNDS)
 
 
+def step_schedules(
+    seed: int, start: int, count: int, stream: int = 0, *, device: torch.device | None = None
+) -> Tensor:
+    """`step_schedule` of the steps start … start+count−1 at once: int32, one column per step.
+
+    >>> step_schedules(seed=0, start=7, count=2)[:, 0].tolist() == list(step_schedule(0, 7))
+    True
+    """
+    step_schedule(seed, start + max(count, 1) - 1, stream)  # refuses what is out of range
+    steps = torch.arange(start, start + count, dtype=torch.int64, device=device)
+    high = (steps >> 32) + stream * 2**24
+    words = key_schedule(seed, KEY_ROUNDS)
+    w0, w1 = threefry2x32(words, steps.to(torch.int32), high.to(torch.int32), KEY_ROUNDS)
+    key = (w0, w1, w0 ^ w1 ^ PARITY)
+    added = [w0, w1]
+    for i in range(1, ELEMENT_ROUNDS // 4 + 1):
+        added += [key[i % 3], key[(i + 1) % 3] + i]
+    return torch.stack(added)
+
+
 def counter_words(parameter: int, element: int) -> tuple[int, int]:
     """Counter of one element of one parameter, as two signed 32-bit integers."""
     if not (0 <= parameter < PARAMETER_LIMIT and 0 <= element < ELEMENT_LIMIT):
@@ -123,8 +176,7 @@ def box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
 
     The radius uses 31 bits and reaches 6.66; the angle uses all 32.
     """
-    uniform = ((x0 >> 1) & 0x7FFFFFFF).to(torch.float32) * 2.0**-31 + 2.0**-32
-    radius = torch.sqrt(-2.0 * torch.log(uniform))
+    radius = torch.sqrt(-2.0 * torch.log(_uniform(x0)))
     angle = x1.to(torch.float32) * (math.pi / 2**31)
     return radius * torch.cos(angle), radius * torch.sin(angle)
 
@@ -138,6 +190,36 @@ def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Ten
     (torch.Size([2]), torch.float32)
     """
     return box_muller(*threefry2x32(schedule, x0, x1, ELEMENT_ROUNDS))
+
+
+def polynomial_box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    """`box_muller` for compiled kernels, to 3e-6: polynomials inline where libm is called."""
+    bits = _uniform(x0).view(torch.int32)
+    exponent = (bits - HALF_ROOT_BITS) >> 23
+    f = (bits - (exponent << 23)).view(torch.float32) - 1.0
+    series = _horner([-2.0 * c for c in LOG_SERIES], f)
+    radius = torch.sqrt(f * series + exponent.to(torch.float32) * MINUS_TWO_LOG_TWO)
+    t = x1.to(torch.float32) * 2.0**-31
+    z = t * t
+    cos = (1.0 - 4.0 * z) * _horner(COS_SERIES, z)
+    sin = t * (1.0 - z) * _horner(SIN_SERIES, z)
+    return radius * cos, radius * sin
+
+
+def compiled_normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    """`normal_pair` for compiled kernels: the same integers, normals equal to 1e-5."""
+    return polynomial_box_muller(*threefry2x32(schedule, x0, x1, ELEMENT_ROUNDS))
+
+
+def _uniform(x0: Tensor) -> Tensor:
+    return ((x0 >> 1) & 0x7FFFFFFF).to(torch.float32) * 2.0**-31 + 2.0**-32
+
+
+def _horner(series: Sequence[float], x: Tensor) -> Tensor:
+    value = x * series[-1] + series[-2]
+    for coefficient in reversed(series[:-2]):
+        value = value * x + coefficient
+    return value
 
 
 def _rotate_left(x: Tensor, bits: int) -> Tensor:

@@ -34,9 +34,9 @@ def advance(
     fused: bool,
 ) -> None:
     """Move `moved[variable][parameter]` in place by `rule`; no schedule, no noise."""
-    kernel = compiled.run if fused else run_eager
     for bucket in plan(slots):
         values = [_flatten(column, bucket) for column in (*moved, *read)]
+        kernel = compiled.run if fused and values[0].numel() >= compiled.LEAST else run_eager
         kernel(rule, len(moved), values, coefficients, schedule, bucket.slots)
         for column, value in zip(moved, values, strict=False):
             _write_back(column, bucket, value)
@@ -69,7 +69,7 @@ def _normals(schedule: noise.Schedule, slots: tuple[Slot, ...], start: int, like
 
 
 def _flatten(column: Sequence[Tensor], bucket: Bucket) -> Tensor:
-    parts = [local(column[i]).reshape(-1) for i in bucket.members]
+    parts = [local(column[i]).detach().reshape(-1) for i in bucket.members]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

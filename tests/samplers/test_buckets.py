@@ -1,0 +1,86 @@
+"""Buckets cover every element once, and the finite check sees what it must."""
+
+import pytest
+import torch
+
+from entropy_mcmc import noise
+from entropy_mcmc.errors import NonFiniteError
+from entropy_mcmc.samplers import engine, fused
+from entropy_mcmc.samplers.buckets import MERGED, SMALL, Slot, merged_counters, plan, slot
+from entropy_mcmc.samplers.finite import FiniteWatch
+
+
+def test_every_slot_is_in_exactly_one_bucket():
+    sizes = [10, SMALL, SMALL - 1, 3, 10**6, 0, *([SMALL - 1] * 40)]
+    slots = tuple(Slot(i, 0, size) for i, size in enumerate(sizes))
+    buckets = plan(slots)
+    assert sorted(i for b in buckets for i in b.members) == list(range(len(sizes)))
+    for bucket in buckets:
+        assert bucket.slots == tuple(slots[i] for i in bucket.members)
+        if len(bucket.members) > 1:
+            assert sum(s.size for s in bucket.slots) <= MERGED
+
+
+def test_merged_counters_are_those_of_each_tensor(device):
+    slots = (Slot(4, 0, 3), Slot(9, 2**32 - 2, 4))
+    x0, x1 = merged_counters(slots, device)
+    expected = [noise.counter_words(4, i) for i in range(3)]
+    expected += [noise.counter_words(9, 2**32 - 2 + i) for i in range(4)]
+    assert list(zip(x0.tolist(), x1.tolist(), strict=True)) == expected
+
+
+def test_a_plain_parameter_owns_all_its_elements():
+    assert slot(3, torch.zeros(4, 5)) == Slot(3, 0, 20)
+
+
+def test_ranges_never_cross_a_multiple_of_2_30():
+    for start, size in [(0, 5), (2**30 - 1, 3), (2**32 - 7, 2**31), (5, 2**30)]:
+        ranges = fused._ranges(start, size)
+        assert ranges[0][0] == start
+        assert sum(length for _, length in ranges) == size
+        for (a, length), (b, _) in zip(ranges, ranges[1:], strict=False):
+            assert a + length == b
+        assert all(a // 2**30 == (a + n - 1) // 2**30 for a, n in ranges)
+
+
+def test_non_contiguous_and_empty_tensors_move(device):
+    theta = torch.arange(12.0, device=device).reshape(3, 4).t()
+    empty = torch.zeros(0, device=device)
+    grads = [torch.ones(4, 3, device=device), empty.clone()]
+
+    def down(values, eps, coefficients):
+        return (values[0] - coefficients[0] * values[1],)
+
+    expected = theta - 2.0
+    slots = (Slot(0, 0, 12), Slot(1, 0, 0))
+    engine.advance(down, [[theta, empty]], [grads], (2.0,), None, slots, fused=False)
+    assert torch.equal(theta, expected)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_one_bad_element_is_seen_and_named(device, bad, dtype):
+    grads = [torch.randn(1000, device=device).to(dtype) for _ in range(3)]
+    watch = FiniteWatch(["a", "b", "c"])
+    watch.record([0, 1, 2], grads, 6)
+    watch.report()
+    grads[1][77] = bad
+    with pytest.raises(NonFiniteError, match="gradient of b is NaN or infinite at step 7"):
+        watch.record([0, 1, 2], grads, 7)
+        watch.report()
+
+
+def test_opposite_infinities_do_not_cancel(device):
+    grad = torch.zeros(100, device=device)
+    grad[3], grad[4] = float("inf"), -float("inf")
+    watch = FiniteWatch(["a"])
+    with pytest.raises(NonFiniteError):
+        watch.record([0], [grad], 1)
+        watch.report()
+
+
+def test_a_sum_that_overflows_is_no_alarm(device):
+    watch = FiniteWatch(["a"])
+    watch.record([0], [torch.full((1000,), 3e38, device=device)], 1)
+    watch.report()
+    assert all(int(first.min()) > 10**9 for first in watch.first_bad.values())
