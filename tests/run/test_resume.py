@@ -7,9 +7,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from run.workers import contents, finish, start, tiny_config, wait_for_steps
 
 from entropy_mcmc.run.config import METHODS
+from run.workers import contents, finish, start, tiny_config, wait_for_steps
 
 
 def with_slow_loss(config):

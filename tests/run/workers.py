@@ -2,10 +2,12 @@
 
 import hashlib
 import multiprocessing
+import os
+import socket
 import sys
 import time
-from pathlib import Path
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -64,6 +66,49 @@ def work(config, more_cycles=None):
     from entropy_mcmc.run.commands import sample_command
 
     sys.exit(guarded(lambda: sample_command(config, more_cycles, False)))
+
+
+def work_as_rank(config, rank, world, port):
+    """One process of several, as `torchrun` would start it; leaves a digest of its weights."""
+    os.environ.update(
+        TORCHELASTIC_RUN_ID="test",
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        GROUP_RANK="0",
+        WORLD_SIZE=str(world),
+        LOCAL_WORLD_SIZE=str(world),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
+    sys.stderr = Path(f"{config.run_dir}.log{rank}").open("a", buffering=1)  # noqa: SIM115
+    from entropy_mcmc.cli import guarded
+    from entropy_mcmc.posterior.tensors import gather
+    from entropy_mcmc.run.engine import run
+
+    def command():
+        model = run(config).posterior.model
+        raw = b"".join(gather(p).numpy().tobytes() for p in model.parameters())
+        Path(f"{config.run_dir}.rank{rank}").write_text(hashlib.sha256(raw).hexdigest())
+
+    sys.exit(guarded(command))
+
+
+def start_ranks(config, world):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = [(config, rank, world, port) for rank in range(world)]
+    processes = [CONTEXT.Process(target=work_as_rank, args=a) for a in arguments]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def finish_ranks(config, world):
+    processes = start_ranks(config, world)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * world
 
 
 def start(config, more_cycles=None):

@@ -30,7 +30,7 @@ def make_fabric(config: RunConfig) -> Any:
         accelerator=compute.accelerator,
         devices=devices,
         num_nodes=nodes,
-        strategy=_strategy(compute) if devices * nodes > 1 else "auto",
+        strategy=_strategy(compute, devices * nodes) if devices * nodes > 1 else "auto",
         # Fabric's double precision casts the output back to float32; `cast` does it instead.
         precision="32-true" if compute.precision == DOUBLE else compute.precision,  # type: ignore[arg-type]
     )
@@ -64,13 +64,13 @@ def _processes(compute: ComputeConfig) -> tuple[int, int]:
     return local, world // local
 
 
-def _strategy(compute: ComputeConfig) -> Any:
+def _strategy(compute: ComputeConfig, processes: int) -> Any:
     from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 
     timeout = timedelta(seconds=compute.timeout)
     if compute.strategy == "fsdp2":
-        return ModelParallelStrategy(shard, tensor_parallel_size=1, timeout=timeout)
+        return ModelParallelStrategy(shard, processes, 1, timeout=timeout)
     return DDPStrategy(timeout=timeout)
 
 

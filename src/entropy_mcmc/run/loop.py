@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from entropy_mcmc.errors import NonFiniteError
+from entropy_mcmc.errors import EntropyMCMCError, NonFiniteError, StateError
 from entropy_mcmc.run.chain import Chain, Context
 from entropy_mcmc.run.checkpoint import newest_step
 from entropy_mcmc.run.devices import without_running_statistics
@@ -41,6 +41,14 @@ def run_chain(context: Context, number: int) -> None:
             step = newest_step(context.checkpoints(number))
             kept = f"the last good checkpoint, of step {step}, is kept" if step else "none was due"
             raise NonFiniteError(f"{error} ({context.folder}: {kept})") from error
+        except RuntimeError as error:
+            if isinstance(error, EntropyMCMCError) or context.fabric.world_size == 1:
+                raise
+            raise StateError(
+                f"process {context.fabric.global_rank} stopped at step {chain.step}, most likely "
+                f"because another one was lost or timed out ({error}); run the same command again "
+                "to go on from the last checkpoint, with any number of processes"
+            ) from error
 
 
 def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Interrupts) -> None:
