@@ -13,6 +13,7 @@ from entropy_mcmc.diagnostics.thermometer import RELAXED, Thermometer
 SEVERITIES = ("ok", "note", "warning", "problem")
 HEAT = 0.1  # share of T above which mini-batch heat is worth a word
 RHAT = 1.05
+OSCILLATES = 0.5  # lr/(ηN) above which θ and θ_a of the Euler rule overshoot each other
 COPIES = 0.1  # distance within over between cycles below which samples are near copies
 
 
@@ -32,9 +33,9 @@ def on_coupling(thermometer: Thermometer) -> list[Advice]:
     found = []
     peak = thermometer.peak_coupling
     rules = {group["guide_update"] for group in thermometer.sampler.param_groups}
-    if peak > 0.5 and "euler" in rules:
+    if peak > OSCILLATES and "euler" in rules:
         text = (
-            f"lr/(ηN) reached {peak:.2g}: above 0.5 θ and θ_a oscillate; raise η above "
+            f"lr/(ηN) reached {peak:.2g}: above {OSCILLATES} θ and θ_a oscillate; raise η above "
             f'2·lr/N, lower lr, or use guide_update="exact"'
         )
         found.append(Advice("warning", text))
@@ -51,10 +52,15 @@ def _no_reading(thermometer: Thermometer) -> Advice:
         return Advice("note", "the thermometer was never read; call thermometer.read() when ready")
     if not reached:
         return Advice("problem", "the noise was never on: these are not samples; lower burn_in")
+    factor = 1.1 * RELAXED / reached  # a tenth more, so that the rounded number is enough
+    tight = thermometer.peak_coupling * factor > OSCILLATES
+    smaller = f"divide η by {factor:.2g}"
+    if tight and any(g["guide_update"] == "euler" for g in thermometer.sampler.param_groups):
+        smaller += ' with guide_update="exact" (the Euler rule would oscillate)'
     text = (
         f"no temperature reading: the noisy part lasted Σ 2·lr/(ηN) = {reached:.2g}, and θ_a needs "
-        f"{RELAXED:g} to reach its law; divide η by {RELAXED / reached:.2g}, or make the noisy "
-        f"part longer (a smaller burn_in) or its lr larger"
+        f"{RELAXED:g} to reach its law; {smaller}, or make the noisy part longer (a smaller "
+        f"burn_in, more steps) or its lr larger"
     )
     return Advice("warning", text)
 

@@ -1,0 +1,153 @@
+"""The table at the end of a run: from real chains on small networks."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from entropy_mcmc import EntropyMCMC, Posterior, schedules
+from entropy_mcmc.diagnostics import Advice, Thermometer, diagnose
+from entropy_mcmc.diagnostics.advice import on_coupling, worst
+from entropy_mcmc.errors import StateError
+
+
+def data():
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 2, generator=g)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def chain(
+    path, *, eta=0.02, temperature=1.0, samples=4, cycles=2, steps=400, seed=0, guide_update="euler"
+):
+    """A cyclical run of Entropy-MCMC with batch norm, its posterior and its thermometer."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
+    x, y = data()
+    sampler = EntropyMCMC(
+        model.parameters(), lr=0.3, num_data=64, eta=eta, temperature=temperature,
+        weight_decay=0.01, guide_update=guide_update, seed=seed,
+    )  # fmt: skip
+    thermometer = Thermometer(sampler)
+    cycle = schedules.Cyclical(sampler, steps, cycles, burn_in=0.5, samples_per_cycle=samples)
+    posterior = Posterior.create(path, model)
+    for step in range(steps):
+        loss = F.cross_entropy(model(x), y)
+        sampler.zero_grad()
+        loss.backward()
+        sampler.step()
+        thermometer.step()
+        if cycle.step():
+            posterior.collect(sampler, cycle=cycle.cycle(step))
+            if thermometer.ready:
+                thermometer.read()
+    posterior.refresh_batchnorm([x])
+    return posterior, thermometer
+
+
+def test_a_run_is_diagnosed(tmp_path):
+    posterior, thermometer = chain(tmp_path / "a")
+    found = diagnose(posterior, data()[0], thermometer=thermometer)
+    assert [role.role for role in found.roles] == ["theta", "guide"]
+    theta = found.roles[0]
+    assert (theta.mixing.draws, theta.mixing.chains) == (8, 2)
+    assert theta.mixing.rhat is not None
+    # Batch-norm statistics are no weights: the distance is that of the parameters alone.
+    names = [name for name, _ in posterior.model.named_parameters()]
+    flat = torch.stack(
+        [
+            torch.cat([posterior[i][name].ravel() for name in names])
+            for i, sample in enumerate(posterior.samples)
+            if sample.role == "theta"
+        ]
+    ).double()
+    squares = torch.cdist(flat, flat).square()
+    within = (squares[:4, :4].sum() + squares[4:, 4:].sum()) / 24
+    assert theta.weights.within == pytest.approx(float(within.sqrt()), rel=1e-6)
+    assert theta.weights.between == pytest.approx(float(squares[:4, 4:].mean().sqrt()), rel=1e-6)
+    assert found.measured is not None
+    assert len(thermometer.readings) >= 2
+    text = str(found)
+    assert "theta: mixing" in text
+    assert "temperature" in text
+    assert "nan" not in text
+    orders = [("problem", "warning", "note", "ok").index(a.severity) for a in found.advice]
+    assert orders == sorted(orders)
+
+
+def test_few_draws_and_several_chains(tmp_path):
+    runs = [chain(tmp_path / str(seed), samples=1, seed=seed, steps=60)[0] for seed in (0, 1)]
+    found = diagnose(runs, data()[0])
+    assert found.roles[0].mixing.chains == 4
+    assert found.roles[0].mixing.ess is not None
+    assert found.roles[0].weights.within is None
+    assert found.temperature is None
+    assert any("no R-hat" in advice.text for advice in found.advice)
+
+
+def test_regression_compares_means(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2)
+    posterior = Posterior.create(tmp_path / "a", model, likelihood="regression")
+    for _ in range(4):
+        with torch.no_grad():
+            model.weight.normal_()
+        posterior.collect(cycle=0)
+    x = data()[0]
+    means = posterior.sample_predictions(x)[..., 0].double()
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    expected = sum(float((means[i] - means[j]).square().mean()) for i, j in pairs) / 6
+    found = diagnose(posterior, x).roles[0].predictions
+    assert found.within == pytest.approx(expected**0.5)
+    assert found.between is None
+
+
+@pytest.mark.parametrize("steps", [60, 600])
+def test_a_short_noisy_part_is_advised_against(tmp_path, steps):
+    """Following the advice is enough for a reading; at 60 steps it takes the exact rule."""
+    posterior, thermometer = chain(tmp_path / "a", eta=2.0, steps=steps, samples=1)
+    found = diagnose(posterior, data()[0], thermometer=thermometer)
+    assert found.measured is None
+    (item,) = [a for a in found.advice if "no temperature reading" in a.text]
+    assert item.severity == "warning"
+    factor, *rest = item.text.split("divide η by ")[1].split(",")[0].split(" with ")
+    rule = "exact" if rest else "euler"
+    assert rule == ("exact" if steps == 60 else "euler")
+    _, again = chain(
+        tmp_path / "b", eta=2.0 / float(factor), steps=steps, samples=1, guide_update=rule
+    )
+    assert again.readings
+
+
+def test_advice_on_the_coupling():
+    param = nn.Parameter(torch.zeros(4))
+    with pytest.warns(UserWarning, match="oscillate"):
+        sampler = EntropyMCMC([param], lr=0.3, num_data=1, eta=0.5, temperature=0.0, seed=0)
+    thermometer = Thermometer(sampler)
+    assert [a.text for a in on_coupling(thermometer)] == [
+        "T = 0: an optimizer, there is no temperature to read"
+    ]
+    sampler.param_groups[0].update(temperature=1.0, noise=False)
+    param.grad = torch.zeros(4)
+    sampler.step()
+    thermometer.step()
+    texts = [a.text for a in on_coupling(thermometer)]
+    assert texts[0].startswith("lr/(ηN) reached 0.6")
+    assert texts[1].startswith("the noise was never on")
+    assert worst(on_coupling(thermometer)) == "problem"
+    assert worst([]) == "ok"
+    assert str(Advice("note", "text")) == "note: text"
+
+
+def test_near_copies_and_a_cold_posterior_are_noted(tmp_path):
+    posterior, thermometer = chain(tmp_path / "a", temperature=1e-6)
+    found = diagnose(posterior, data()[0], thermometer=thermometer)
+    texts = " ".join(advice.text for advice in found.advice)
+    assert "near copies" in texts
+    assert "colder than the Bayes posterior" in texts
+
+
+def test_an_empty_posterior_is_refused(tmp_path):
+    posterior = Posterior.create(tmp_path / "a", nn.Linear(2, 2))
+    with pytest.raises(StateError, match="no samples to diagnose"):
+        diagnose(posterior, torch.zeros(1, 2))
