@@ -1,0 +1,80 @@
+"""`EntropyMCMCClassifier`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.sklearn.base import Doubles, TableEstimator
+from entropy_mcmc.sklearn.likelihood import Categorical
+
+
+class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
+    """Classify a table with the average of sampled networks.
+
+    Args:
+        hidden_layer_sizes: widths of the hidden layers.
+        n_chains: independent chains, each from its own start.
+        n_samples: networks kept of each chain and role.
+        n_steps: steps of each chain; "auto" follows the number of rows.
+        batch_size: rows in a step; all rows if the table has no more.
+        lr: first learning rate for the mean loss; it falls by a cosine. A run that diverges
+            starts again at a third of it (`lr_` says which was used).
+        momentum: of the sampler.
+        guide_horizon: steps over which the guide averages; η = guide_horizon·lr/N.
+        temperature: of the posterior; 1 is Bayes.
+        prior_variance: of every weight, where layers divide by √fan_in; λ = 1/(N·prior_variance).
+        burn_in: share of the steps before the first network is kept.
+        roles: networks to keep: "theta", "guide" or "both".
+        random_state: seed, generator or None, as everywhere in scikit-learn.
+
+    >>> import numpy as np
+    >>> x = np.array([[0.0], [0.1], [0.9], [1.0]] * 5)
+    >>> model = EntropyMCMCClassifier(random_state=0).fit(x, ["no", "no", "yes", "yes"] * 5)
+    >>> model.predict([[0.0], [1.0]]).tolist()
+    ['no', 'yes']
+    """
+
+    def fit(self, X: Any, y: Any) -> EntropyMCMCClassifier:
+        """Sample networks for the rows of X and their classes y."""
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ConfigError(
+                f"y must hold at least 2 classes, got 1 class: {self.classes_[0]!r}; "
+                f"pass rows of another class too"
+            )
+        self._sample(X, torch.from_numpy(labels), len(self.classes_), Categorical)
+        return self
+
+    def sample_predictions(self, X: Any) -> Doubles:
+        """Class probabilities of every kept network: (networks, rows, classes)."""
+        parts = [out.softmax(dim=-1) for out in self._outputs(X)]
+        probabilities: Doubles = torch.cat(parts, dim=1).numpy()
+        return probabilities
+
+    def predict_proba(self, X: Any) -> Doubles:
+        """Class probabilities, averaged over the kept networks: (rows, classes)."""
+        parts = [out.softmax(dim=-1).mean(dim=0) for out in self._outputs(X)]
+        probabilities: Doubles = torch.cat(parts).numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> Doubles:
+        """Logarithm of `predict_proba`, finite where a probability would round to zero."""
+        parts = [out.log_softmax(dim=-1).logsumexp(dim=0) for out in self._outputs(X)]
+        logarithms: Doubles = torch.cat(parts).numpy() - np.log(len(self.heats_))
+        return logarithms
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        classes: npt.NDArray[Any] = self.classes_[best]
+        return classes

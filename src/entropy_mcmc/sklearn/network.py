@@ -1,0 +1,50 @@
+r"""Many small networks as one: a layer of C chains is one tensor (C, in, out).
+
+Each layer computes :math:`h \leftarrow h\,W\cdot gain/\sqrt{fan\_in} + b`, so that weights of
+variance 1 keep activations near 1 whatever the width: one prior variance, and one learning rate,
+then serve every table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+GAIN = 1.6  # keeps the second moment of silu(z), z ~ N(0, 1), near 1
+
+
+def draw_networks(sizes: Sequence[int], chains: int, generator: torch.Generator) -> list[Tensor]:
+    """Weights from N(0, 1) and zero biases, for `chains` networks of these layer sizes.
+
+    >>> [tuple(p.shape) for p in draw_networks((3, 5, 1), 2, torch.Generator())]
+    [(2, 3, 5), (2, 1, 5), (2, 5, 1), (2, 1, 1)]
+    """
+    params = []
+    for fan_in, fan_out in pairwise(sizes):
+        params.append(torch.randn(chains, fan_in, fan_out, generator=generator))
+        params.append(torch.zeros(chains, 1, fan_out))
+    return params
+
+
+def forward(params: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Outputs (C, rows, out) for inputs (rows, in), or (C, rows, in) when each chain has its own.
+
+    A network whose weight is zero is a constant:
+
+    >>> layer = [torch.zeros(2, 3, 1), torch.tensor([1.0, 2.0]).view(2, 1, 1)]
+    >>> forward(layer, torch.ones(4, 3))[:, 0, 0].tolist()
+    [1.0, 2.0]
+    """
+    hidden = x if x.dim() == 3 else x.expand(params[0].shape[0], *x.shape)
+    last = len(params) // 2 - 1
+    for i, (weight, bias) in enumerate(zip(params[::2], params[1::2], strict=True)):
+        gain = GAIN if i else 1.0
+        hidden = torch.baddbmm(bias, hidden, weight * (gain / math.sqrt(weight.shape[1])))
+        if i < last:
+            hidden = F.silu(hidden)
+    return hidden
