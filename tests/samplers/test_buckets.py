@@ -1,5 +1,7 @@
 """Buckets cover every element once, and the finite check sees what it must."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -38,7 +40,7 @@ def test_ranges_never_cross_a_multiple_of_2_30():
         ranges = fused._ranges(start, size)
         assert ranges[0][0] == start
         assert sum(length for _, length in ranges) == size
-        for (a, length), (b, _) in zip(ranges, ranges[1:], strict=False):
+        for (a, length), (b, _) in itertools.pairwise(ranges):
             assert a + length == b
         assert all(a // 2**30 == (a + n - 1) // 2**30 for a, n in ranges)
 
@@ -57,6 +59,11 @@ def test_non_contiguous_and_empty_tensors_move(device):
     assert torch.equal(theta, expected)
 
 
+def look(watch, grads, step):
+    watch.record(list(range(len(grads))), grads, step)
+    watch.report()
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_one_bad_element_is_seen_and_named(device, bad, dtype):
@@ -66,8 +73,7 @@ def test_one_bad_element_is_seen_and_named(device, bad, dtype):
     watch.report()
     grads[1][77] = bad
     with pytest.raises(NonFiniteError, match="gradient of b is NaN or infinite at step 7"):
-        watch.record([0, 1, 2], grads, 7)
-        watch.report()
+        look(watch, grads, 7)
 
 
 def test_opposite_infinities_do_not_cancel(device):
@@ -75,8 +81,7 @@ def test_opposite_infinities_do_not_cancel(device):
     grad[3], grad[4] = float("inf"), -float("inf")
     watch = FiniteWatch(["a"])
     with pytest.raises(NonFiniteError):
-        watch.record([0], [grad], 1)
-        watch.report()
+        look(watch, [grad], 1)
 
 
 def test_a_sum_that_overflows_is_no_alarm(device):
