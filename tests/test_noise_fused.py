@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from entropy_mcmc import noise
-from entropy_mcmc.samplers.codegen import two_vectors_at_a_time
+from entropy_mcmc.samplers.codegen import quiet_compiler, two_vectors_at_a_time
 from entropy_mcmc.samplers.fused import OPTIONS
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def test_compiled_integers_are_the_eager_ones_and_normals_agree():
 
     schedule = noise.step_schedule(5, 10**9)
     x0, x1 = noise.counters(7, 2**32 - 500, 100_003, CPU)
-    with two_vectors_at_a_time():
+    with quiet_compiler(), two_vectors_at_a_time():
         compiled = torch.compile(both, dynamic=True, fullgraph=True, options=OPTIONS)
         got = compiled(torch.tensor(schedule, dtype=torch.int32), x0, x1)
     bits = noise.threefry2x32(schedule, x0, x1, noise.ELEMENT_ROUNDS)

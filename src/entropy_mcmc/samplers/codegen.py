@@ -9,12 +9,21 @@ changed, and the kernel is slower but computes the same.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 VECTORS = 2
+
+
+@contextmanager
+def quiet_compiler() -> Iterator[None]:
+    """Keep torch's warnings about its own internals from users who turn warnings into errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.samplers.buckets import Slot, merged_counters
-from entropy_mcmc.samplers.codegen import two_vectors_at_a_time
+from entropy_mcmc.samplers.codegen import quiet_compiler, two_vectors_at_a_time
 
 LARGEST = 2**30  # elements per call, so that an index fits 32 bits
 LEAST = 64  # elements; torch.compile would specialise on smaller sizes (1, or equal to another)
@@ -120,7 +120,7 @@ def _ready(
     words = _words(noise.key_schedule(0, noise.ELEMENT_ROUNDS), device)
     counters = torch.zeros(2, TYPICAL, dtype=torch.int32, device=device).unbind()
     extra = {"quiet": (), "single": (words, _words((0, 0), device)), "merged": (words, *counters)}
-    with two_vectors_at_a_time():
+    with quiet_compiler(), two_vectors_at_a_time():
         compiled(constants, *extra[kind], *values)
     return compiled
 
@@ -142,7 +142,7 @@ def kernel(rule: Any, moves: int, kind: str) -> Kernel:
         merged(constants, words, index + origin[0], origin[1].expand_as(index), *values)
 
     source = {"quiet": quiet, "merged": merged, "single": single}[kind]
-    return torch.compile(_own_code(source, rule), dynamic=True, fullgraph=True, options=OPTIONS)
+    return torch.compile(own_code(source, rule), dynamic=True, fullgraph=True, options=OPTIONS)
 
 
 def _apply(rule: Any, moves: int, constants: Tensor, values: Sequence[Tensor], eps: Any) -> None:
@@ -151,7 +151,7 @@ def _apply(rule: Any, moves: int, constants: Tensor, values: Sequence[Tensor], e
         value.copy_(new)
 
 
-def _own_code(function: Any, rule: Any) -> Any:
+def own_code(function: Any, rule: Any) -> Any:
     """A copy with its own code object: dynamo counts compilations per code object, up to 8."""
     name = f"{function.__name__}_{getattr(rule, '__name__', 'rule')}"
     code = function.__code__.replace(co_name=name)

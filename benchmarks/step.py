@@ -1,0 +1,181 @@
+"""One sampler step on the shapes of a CIFAR ResNet-18, against SGD, the naive form and a peer.
+
+    python benchmarks/step.py [--repeats 15] [--train]
+
+Prints JSON. `--train` adds whole training iterations (ResNet-18 at batch 128 takes minutes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import timing
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from entropy_mcmc import models
+from entropy_mcmc.samplers import SGLD, EntropyMCMC, entropy_mcmc, fused
+from entropy_mcmc.samplers.buckets import Slot
+
+N, LR, ETA, T = 50_000, 0.1, 4e-4, 1e-4
+SETTINGS = {"lr": LR, "num_data": N, "temperature": T, "seed": 0}
+
+
+def parameters() -> list[Tensor]:
+    """62 tensors, 11,173,962 numbers, with gradients."""
+    torch.manual_seed(0)
+    params = [nn.Parameter(torch.randn(p.shape)) for p in models.resnet18().parameters()]
+    for p in params:
+        p.grad = torch.randn_like(p)
+    return list(params)
+
+
+def naive() -> Callable[[], None]:
+    """Coupling and noise through the loss: extra terms, backward, SGD on both variables."""
+    thetas = parameters()
+    guides = [nn.Parameter(p.detach().clone()) for p in thetas]
+    optimizer = torch.optim.SGD([*thetas, *guides], lr=LR)
+    scale = math.sqrt(2 * T / (LR * N))
+
+    def step() -> None:
+        extra = torch.zeros(())
+        for theta, guide in zip(thetas, guides, strict=True):
+            extra = extra + (theta - guide).square().sum() / (2 * ETA * N)
+            extra = extra + scale * (theta * torch.randn_like(theta)).sum()
+            extra = extra + scale * (guide * torch.randn_like(guide)).sum()
+        extra.backward()
+        optimizer.step()
+        for guide in guides:
+            guide.grad = None  # θ's gradient stays: the model's backward would refill it
+
+    return step
+
+
+def floor() -> Callable[[], None]:
+    """The same reads and writes without noise, as one compiled call on flat tensors."""
+    size = sum(p.numel() for p in parameters())
+    values = [torch.randn(size) for _ in range(3)]
+    coefficients = (LR, 0.0, 0.1, 0.0, 0.0)
+    slots = (Slot(0, 0, size),)
+
+    def step() -> None:
+        fused.run(entropy_mcmc.euler, 2, values, coefficients, None, slots)
+
+    return torch.no_grad()(step)
+
+
+def posteriors_sgld() -> dict[str, Callable[[], None]]:
+    """`posteriors`' SGLD with a linear log posterior, and that gradient alone, to subtract."""
+    from posteriors.sgmcmc import sgld
+
+    grads = {str(i): p.grad for i, p in enumerate(parameters())}
+    params = {str(i): p.detach().clone() for i, p in enumerate(parameters())}
+
+    def log_posterior(values: dict[str, Tensor], batch: Any) -> tuple[Tensor, Tensor]:
+        total = sum((values[k].flatten() @ g.flatten() for k, g in grads.items()), torch.zeros(()))
+        return total, torch.zeros(())
+
+    transform = sgld.build(log_posterior, lr=1e-9, temperature=T)
+    state = transform.init(params)
+    gradient = torch.func.grad_and_value(log_posterior, has_aux=True)
+
+    def update() -> None:
+        transform.update(state, None, inplace=True)
+
+    return {"posteriors update": update, "posteriors gradient": lambda: gradient(params, None)}
+
+
+def steps(repeats: int) -> dict[str, Any]:
+    actions: dict[str, Callable[[], object]] = {
+        "emcmc fused": EntropyMCMC(parameters(), eta=ETA, fused=True, **SETTINGS).step,
+        "sgld fused": SGLD(parameters(), fused=True, **SETTINGS).step,
+        "floor": floor(),
+        "sgd": torch.optim.SGD(parameters(), lr=1e-9, fused=True).step,
+        "emcmc eager": EntropyMCMC(parameters(), eta=ETA, fused=False, **SETTINGS).step,
+        "naive": naive(),
+    }
+    try:
+        actions |= posteriors_sgld()
+    except ImportError:
+        print("posteriors is not installed: its row is left out; pip install entropy-mcmc[bench]")
+    times = timing.interleaved(actions, repeats)
+    emcmc = times["emcmc fused"]
+    rows = [
+        timing.ratio("fused EMCMC step / through the loss", emcmc, times["naive"], "≤ 0.14"),
+        timing.ratio("eager EMCMC step / through the loss", times["emcmc eager"], times["naive"],
+                     "≤ 0.5"),
+        timing.ratio("fused EMCMC step / memory floor", emcmc, times["floor"], "≤ 6"),
+        timing.ratio("fused EMCMC step / fused SGLD step", emcmc, times["sgld fused"], "≤ 1.3"),
+    ]  # fmt: skip
+    if "posteriors update" in times:
+        pairs = zip(times["posteriors update"], times["posteriors gradient"], strict=True)
+        rest = [update - gradient for update, gradient in pairs]
+        rows.append(
+            timing.ratio("fused EMCMC step / posteriors SGLD update", emcmc, rest, "≤ 0.45")
+        )
+    return {"rows": rows, "milliseconds": timing.milliseconds(times)}
+
+
+def iteration(model: nn.Module, make: Callable[..., Any], x: Tensor, y: Tensor) -> Any:
+    optimizer = make(model.parameters())
+
+    def run() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return run
+
+
+def sgd(params: Any) -> Any:
+    return torch.optim.SGD(params, lr=1e-3, fused=True)
+
+
+def emcmc(params: Any) -> Any:
+    return EntropyMCMC(params, lr=1e-3, num_data=N, eta=ETA, temperature=T, seed=0, fused=True)
+
+
+def mlp(repeats: int) -> dict[str, Any]:
+    """Training iteration of a 784-256-256-10 network at batch 64."""
+    x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
+    net = lambda: models.MLP(784, 10, hidden=(256, 256))  # noqa: E731
+    actions = {"emcmc": iteration(net(), emcmc, x, y), "sgd": iteration(net(), sgd, x, y)}
+    times = timing.interleaved(actions, repeats)
+    row = timing.ratio("MLP iteration, EMCMC / SGD", times["emcmc"], times["sgd"], "≤ 1.5")
+    return {"rows": [row], "milliseconds": timing.milliseconds(times)}
+
+
+def resnet(repeats: int) -> dict[str, Any]:
+    """1 + (EMCMC step − SGD step) / iteration, for ResNet-18 at batch 128."""
+    x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
+    actions = {
+        "iteration": iteration(models.resnet18(), sgd, x, y),
+        "emcmc": EntropyMCMC(parameters(), eta=ETA, fused=True, **SETTINGS).step,
+        "sgd": torch.optim.SGD(parameters(), lr=1e-9, fused=True).step,
+    }
+    times = timing.interleaved(actions, repeats)
+    with_step = [i + e - s for i, e, s in zip(*times.values(), strict=True)]
+    row = timing.ratio("ResNet-18 iteration, 1 + (EMCMC − SGD)/iteration", with_step,
+                       times["iteration"], "≤ 1.01")  # fmt: skip
+    return {"rows": [row], "milliseconds": timing.milliseconds(times)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--train", action="store_true")
+    given = parser.parse_args()
+    out = {"threads": torch.get_num_threads(), "step": steps(given.repeats)}
+    if given.train:
+        out["mlp"] = mlp(20 * given.repeats)
+        out["resnet"] = resnet(max(2, given.repeats // 4))
+    print(json.dumps(out, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Timing shared by the benchmarks: interleaved repeats, medians, spread, ratios."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def interleaved(actions: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each action, all of them once per repeat, so that load hits them alike."""
+    for action in actions.values():
+        action()
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(repeats):
+        for name, action in actions.items():
+            start = time.perf_counter()
+            action()
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def ratio(what: str, top: list[float], bottom: list[float], target: str) -> Row:
+    """Ratio of medians, with the quartiles of the ratios of single repeats."""
+    single = [a / b for a, b in zip(top, bottom, strict=True)]
+    low, _, high = statistics.quantiles(single, n=4) if len(single) > 1 else [single[0]] * 3
+    value = statistics.median(top) / statistics.median(bottom)
+    return {"what": what, "ratio": value, "quartiles": [low, high], "target": target}
+
+
+def milliseconds(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"median_ms": 1e3 * statistics.median(t), "least_ms": 1e3 * min(t)}
+        for name, t in times.items()
+    }
+
+
+def table(rows: list[Row]) -> str:
+    """Rows of ratios as a Markdown table."""
+    lines = ["| what | target | ratio | quartiles |", "|---|---|---|---|"]
+    for row in rows:
+        low, high = row["quartiles"]
+        numbers = f"{row['ratio']:.3g} | {low:.3g} to {high:.3g}"
+        lines.append(f"| {row['what']} | {row['target']} | {numbers} |")
+    return "\n".join(lines)

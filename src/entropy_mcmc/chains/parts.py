@@ -1,0 +1,159 @@
+"""What chains are made of: their layout in one matrix, their gradients, noise, rows and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from entropy_mcmc import noise
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.samplers.engine import Rule
+
+Tree = Tensor | dict[str, Tensor]
+
+BATCH_STREAM = 255
+BLOCK = 2**21  # normals drawn at a time
+UNROLL = 8  # steps per compiled call
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Draws as (chain, draw, …): a tensor, or a dict of them when the chain has several.
+
+    `guide` is None for samplers without one.
+    """
+
+    theta: Tree
+    guide: Tree | None
+
+    def to_arviz(self) -> Any:
+        """An xarray Dataset with dimensions (chain, draw, …), as arviz and arviz-stats read it."""
+        try:
+            import xarray  # type: ignore[import-not-found, unused-ignore]
+        except ImportError as error:
+            raise ConfigError(
+                "to_arviz needs xarray, which is not installed; pip install arviz-stats[xarray]"
+            ) from error
+        guides = {} if self.guide is None else _named(self.guide, "guide")
+        variables = {
+            name: (
+                ("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 2))),
+                value.numpy(),
+            )
+            for name, value in (_named(self.theta, "theta") | guides).items()
+        }
+        return xarray.Dataset(variables)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the parameters of one chain lie in its row; no names means a single bare tensor."""
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+
+    def tree(self, flat: Tensor) -> Tree:
+        """Split the last dimension of `flat` into the parameters."""
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes], dim=-1)
+        lead = flat.shape[:-1]
+        values = [p.reshape(*lead, *s) for p, s in zip(parts, self.shapes, strict=True)]
+        return dict(zip(self.names, values, strict=True)) if self.names else values[0]
+
+    def counters(self, chains: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Noise counters of all elements: (1, elements) and (chains, elements)."""
+        number = len(self.shapes)
+        if chains * number > noise.PARAMETER_LIMIT:
+            raise ConfigError(
+                f"chains times parameter tensors must be at most 2**22, got {chains} · {number}; "
+                f"run fewer chains, with another seed for the rest"
+            )
+        sizes = [shape.numel() for shape in self.shapes]
+        x0 = torch.cat([torch.arange(n, dtype=torch.int32) for n in sizes])
+        own = torch.arange(number).repeat_interleave(torch.tensor(sizes))
+        x1 = (torch.arange(chains)[:, None] * number + own) * 2**10
+        return x0[None].to(device), x1.to(torch.int32).to(device)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The mean loss of one chain, and where its batches come from."""
+
+    energy: Callable[..., Tensor]
+    layout: Layout
+    data: tuple[Tensor, ...]
+    rows: int  # drawn per step; 0 takes all data
+
+    def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
+        """Gradients of all chains, (chain, element); `rows` is (chain, row)."""
+        if self.rows == 0:
+            slopes: Tensor = vmap(grad(self._on_all))(theta)
+        else:
+            slopes = vmap(grad(self._on_rows))(theta, rows)
+        return slopes
+
+    def _on_all(self, theta: Tensor) -> Tensor:
+        return self.energy(self.layout.tree(theta), *self.data)
+
+    def _on_rows(self, theta: Tensor, rows: Tensor) -> Tensor:
+        return self.energy(self.layout.tree(theta), *(part[rows] for part in self.data))
+
+
+@dataclass(frozen=True)
+class Method:
+    """An update rule with its coefficients, and whether it takes noise."""
+
+    rule: Rule
+    coefficients: tuple[float, ...]
+    noisy: bool
+    seed: int
+
+
+class Source:
+    """Normals and rows of a block of steps, drawn together."""
+
+    def __init__(self, problem: Problem, flat: Tensor, method: Method, use_compiler: bool) -> None:
+        self.method, self.problem, self.like = method, problem, flat
+        self.x0, self.x1 = problem.layout.counters(flat.shape[0], flat.device)
+        self.block = max(UNROLL, min(512, BLOCK // max(flat.numel(), 1)) // UNROLL * UNROLL)
+        pair = noise.compiled_normal_pair if use_compiler else noise.normal_pair
+        self._pair = torch.compile(pair, dynamic=True) if use_compiler else pair
+
+    def draw(self, start: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Two normals per (step, chain, element), and rows per (step, chain, row)."""
+        rows = self._rows(start, count)
+        if not self.method.noisy:
+            empty = self.like.new_empty(count, 0)
+            return empty, empty, rows
+        words = self._words(start, count, 0)
+        first, second = self._pair(words, self.x0, self.x1)
+        return first.to(self.like.dtype), second.to(self.like.dtype), rows
+
+    def _words(self, start: int, count: int, stream: int) -> list[Tensor]:
+        device = self.like.device
+        words = noise.step_schedules(self.method.seed, start, count, stream, device=device)
+        return list(words[:, :, None, None].unbind())
+
+    def _rows(self, start: int, count: int) -> Tensor:
+        number, chains, device = self.problem.rows, self.like.shape[0], self.like.device
+        if number == 0:
+            return torch.empty(count, chains, 0, dtype=torch.int64, device=device)
+        x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
+        x1 = (torch.arange(chains, device=device) * 2**10).to(torch.int32)[:, None]
+        words = self._words(start, count, BATCH_STREAM)
+        bits, _ = noise.threefry2x32(words, x0, x1, noise.ELEMENT_ROUNDS)
+        return ((bits.to(torch.int64) & 0xFFFFFFFF) * len(self.problem.data[0])) >> 32
+
+
+def _named(tree: Tree, name: str) -> dict[str, Tensor]:
+    if isinstance(tree, Tensor):
+        return {name: tree}
+    return tree if name == "theta" else {f"{name}_{key}": value for key, value in tree.items()}
+
+
+def _dimensions(name: str, value: Tensor) -> tuple[str, ...]:
+    return ("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 2)))
