@@ -32,7 +32,16 @@ def test_cycles_that_disagree_have_a_large_rhat():
     cycles = [ar1(20, 0.0, 5, seed, shift=3.0 * seed) for seed in range(3)]
     found = mixing(cycles)
     assert found.rhat[1] > 1.5
-    assert found.ess[1] < 30
+    assert found.ess[1] < 15
+
+
+def test_short_cycles_that_disagree_have_a_small_ess():
+    """Four draws in each of four cycles, 5 sd apart: about one independent draw per cycle."""
+    g = np.random.default_rng(0)
+    apart = [g.normal(size=(4, 100)) + 5 * g.normal(size=100) for _ in range(4)]
+    assert mixing(apart).ess[1] < 6
+    alike = mixing([g.normal(size=(4, 100)) for _ in range(4)])
+    assert 12 < alike.ess[1] <= 16
 
 
 def test_one_chain_is_halved():
@@ -43,8 +52,9 @@ def test_one_chain_is_halved():
 
 @pytest.mark.parametrize(
     ("lengths", "ess", "rhat"),
-    [((1,), False, False), ((2, 1), False, False), ((2, 2), True, False), ((4, 3), True, False),
-     ((4, 4), True, True), ((7,), True, False), ((8,), True, True), ((5, 9), True, True)],
+    [((1,), False, False), ((2, 1), False, False), ((6, 5), False, True), ((6, 6), True, True),
+     ((9, 3), True, False), ((4, 4), False, True), ((7,), False, False), ((12,), True, True),
+     ((5, 20), True, True)],
 )  # fmt: skip
 def test_too_few_draws_are_said_in_words(lengths, ess, rhat):
     found = mixing([ar1(n, 0.0, 4, n) for n in lengths])

@@ -6,7 +6,12 @@ collected samples as well and gives a table with advice.
 
 from entropy_mcmc.diagnostics.advice import Advice
 from entropy_mcmc.diagnostics.configurational import configurational_temperature
-from entropy_mcmc.diagnostics.cycles import Contrast, prediction_distances, weight_distances
+from entropy_mcmc.diagnostics.cycles import (
+    Contrast,
+    prediction_distances,
+    same_law,
+    weight_distances,
+)
 from entropy_mcmc.diagnostics.diagnosis import Diagnosis, RoleDiagnosis, diagnose
 from entropy_mcmc.diagnostics.function_space import Mixing, mixing
 from entropy_mcmc.diagnostics.heat import (
@@ -39,6 +44,7 @@ __all__ = [
     "mixing",
     "power",
     "prediction_distances",
+    "same_law",
     "separate",
     "weight_distances",
 ]

@@ -13,6 +13,7 @@ from entropy_mcmc.diagnostics.thermometer import RELAXED, Thermometer
 SEVERITIES = ("ok", "note", "warning", "problem")
 HEAT = 0.1  # share of T above which mini-batch heat is worth a word
 RHAT = 1.05
+ALARM = 0.01  # p below which cycles are said to differ
 OSCILLATES = 0.5  # lr/(ηN) above which θ and θ_a of the Euler rule overshoot each other
 COPIES = 0.1  # distance within over between cycles below which samples are near copies
 
@@ -104,23 +105,30 @@ def _on_minibatches(verdict: Verdict, temperature: float) -> Advice:
     return Advice("warning", text)
 
 
-def on_mixing(role: str, mixing: Mixing) -> list[Advice]:
-    """About the number of samples and the agreement of cycles."""
+def on_mixing(role: str, mixing: Mixing, same: float | None) -> list[Advice]:
+    """About the number of samples and the agreement of cycles; `same` is the p of `same_law`."""
     found = []
-    if mixing.rhat and mixing.rhat[0] > RHAT:
+    if same is not None and same < ALARM:
         text = (
-            f"{role}: R-hat up to {mixing.rhat[0]:.2f} > {RHAT}: the cycles predict differently; "
-            f"their average is an ensemble of modes, not draws of one mixed chain"
+            f"{role}: draws of one cycle are more alike than draws of different cycles "
+            f"(p = {same:.3f}): the average is an ensemble of cycles, not draws of one mixed chain"
         )
-        found.append(Advice("note" if mixing.chains > 1 else "warning", text))
-    elif mixing.rhat:
-        found.append(Advice("ok", f"{role}: R-hat at most {mixing.rhat[0]:.3f}"))
-    if mixing.ess and mixing.ess[0] < mixing.draws / 4:
+        found.append(Advice("note", text))
+    elif same is not None:
+        text = f"{role}: cycles differ no more than draws within them (p = {same:.2f})"
+        found.append(Advice("ok", text))
+    elif mixing.rhat and mixing.rhat[1] > RHAT:
         text = (
-            f"{role}: {mixing.draws} draws are worth {mixing.ess[0]:.1f} independent ones for the "
-            f"worst prediction; space them further apart"
+            f"{role}: R-hat {mixing.rhat[1]:.2f} > {RHAT} in the median: the two halves of the "
+            f"chain predict differently; drop more of its beginning"
         )
         found.append(Advice("warning", text))
+    if mixing.ess and mixing.ess[1] < mixing.draws / 4:
+        text = (
+            f"{role}: {mixing.draws} draws are worth {mixing.ess[1]:.1f} independent ones for the "
+            f"median prediction; space them further apart, or run more cycles"
+        )
+        found.append(Advice("note", text))
     return found + [Advice("note", f"{role}: {note}") for note in mixing.notes]
 
 

@@ -117,6 +117,47 @@ def prediction_distances(predictions: Tensor, cycles: Sequence[Any]) -> Contrast
     return Contrast(mean[True], mean[False])
 
 
+def same_law(
+    predictions: Tensor, cycles: Sequence[Any], *, permutations: int = 999, seed: int = 0
+) -> float | None:
+    """p-value of "the draws of all cycles are exchangeable", valid for any number of draws.
+
+    The statistic is the sum of squared distances within cycles; the cycles' labels are shuffled.
+    Small where cycles differ, or where draws of a cycle are near copies of each other.
+
+    Args:
+        predictions: (samples, …).
+        cycles: The cycle of each sample.
+        permutations: Shuffles; the smallest p is 1/(permutations + 1).
+        seed: Of the shuffles.
+
+    Returns:
+        None where no labelling differs from another: one cycle, or one draw per cycle.
+    """
+    labels = torch.tensor([list(dict.fromkeys(cycles)).index(cycle) for cycle in cycles])
+    kinds = int(labels.max()) + 1
+    if kinds < 2 or kinds == len(labels):
+        return None
+    flat = predictions.double().cpu().flatten(1)
+    squares = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist").square()
+    sizes = torch.bincount(labels)
+
+    def within(order: Tensor) -> float:
+        own = labels[order]
+        same = own[:, None] == own
+        return float((squares * same / sizes[own]).sum())
+
+    generator = torch.Generator().manual_seed(seed)
+    observed = within(torch.arange(len(labels)))
+    # Equal up to rounding counts as equal: relabelled ties must not look smaller.
+    edge = observed * (1 + 1e-9)
+    lower = sum(
+        within(torch.randperm(len(labels), generator=generator)) <= edge
+        for _ in range(permutations)
+    )
+    return (1 + lower) / (1 + permutations)
+
+
 def _plus(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
     return a[0] + b[0], a[1] + b[1]
 

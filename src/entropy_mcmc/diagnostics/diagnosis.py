@@ -11,7 +11,12 @@ from torch import Tensor
 
 from entropy_mcmc.diagnostics import advice as advise
 from entropy_mcmc.diagnostics.advice import Advice
-from entropy_mcmc.diagnostics.cycles import Contrast, prediction_distances, weight_distances
+from entropy_mcmc.diagnostics.cycles import (
+    Contrast,
+    prediction_distances,
+    same_law,
+    weight_distances,
+)
 from entropy_mcmc.diagnostics.function_space import Mixing, mixing
 from entropy_mcmc.diagnostics.heat import Estimate, Verdict, average, judge
 from entropy_mcmc.diagnostics.thermometer import Thermometer
@@ -39,12 +44,16 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class RoleDiagnosis:
-    """Samples of one role: mixing of predictions, distances of weights and predictions."""
+    """Samples of one role: mixing of predictions, distances of weights and predictions.
+
+    `same_law` is the p-value of "cycles do not differ", None where it has no meaning.
+    """
 
     role: str
     mixing: Mixing
     weights: Contrast
     predictions: Contrast
+    same_law: float | None
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def diagnose(
             verdict = judge(thermometer.readings, gradient_variance)
             found += advise.on_temperature(verdict, temperature)
     for entry in roles:
-        found += advise.on_mixing(entry.role, entry.mixing)
+        found += advise.on_mixing(entry.role, entry.mixing, entry.same_law)
         found += advise.on_cycles(entry.role, entry.weights)
     found.sort(key=lambda item: -advise.SEVERITIES.index(item.severity))
     return Diagnosis(temperature, measured, verdict, roles, tuple(found))
@@ -148,11 +157,13 @@ def _diagnose_role(role: str, chains: list[Samples], x: Any, batch_size: int) ->
         cycles.append([(number, sample.cycle) for sample in own])
     groups = [part for pair in zip(predicted, cycles, strict=True) for part in _split(*pair)]
     labels = [label for own in cycles for label in own]
+    together = torch.cat(predicted)
     return RoleDiagnosis(
         role,
         mixing(groups),
         weight_distances(_weights(role, chains)),
-        prediction_distances(torch.cat(predicted), labels),
+        prediction_distances(together, labels),
+        same_law(together, labels),
     )
 
 

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 from entropy_mcmc.errors import ConfigError, check_count
 
 Array = NDArray[np.float64]
-LEAST = 4  # draws per chain below which arviz-stats gives no number
+LEAST = 4  # draws per chain below which arviz-stats gives no R-hat
+# Below these, its ESS is the cap n·log10(n) whatever the draws (tried on chains 5 sd apart):
+LEAST_ESS = 12  # draws in all
+LONG = 16  # draws per chain to be taken as chains of their own
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Mixing:
         draws: Number of draws in all.
         chains: Number of chains that were compared (cycles of all runs).
         functions: Number of predicted numbers that were used.
-        ess: Smallest and median effective sample size of a mean prediction.
+        ess: Smallest and median effective sample size of a mean prediction, at most `draws`.
         rhat: Largest and median rank-normalised split R-hat.
         notes: What could not be computed, and why.
     """
@@ -53,8 +56,9 @@ def mixing(chains: Sequence[Any], *, max_functions: int = 200) -> Mixing:
     """ESS and R-hat of predictions over chains.
 
     Chains of different length are cut to the shortest, from the end. A single chain is cut into
-    two halves for R-hat. With fewer than four draws in a chain, ESS takes the chains one after
-    another as one, and R-hat is not given.
+    two halves for R-hat. Chains of fewer than 16 draws are laid end to end for the ESS, where
+    cycles that differ show as autocorrelation. With few draws the worst of many functions is bad
+    by chance: look at the median.
 
     Args:
         chains: Predictions of each chain (or cycle), each of shape (draws, …), in order.
@@ -64,8 +68,8 @@ def mixing(chains: Sequence[Any], *, max_functions: int = 200) -> Mixing:
     >>> found = mixing([g.normal(size=(100, 3)) for _ in range(4)])
     >>> found.ess[0] > 200, found.rhat[0] < 1.05
     (True, True)
-    >>> print(mixing([np.zeros((2, 3)), np.ones((1, 3))]).notes[0])
-    3 draws are too few for an ESS: at least 4 are needed
+    >>> print(mixing([np.eye(3)]).notes[0])
+    3 draws are too few for an ESS: at least 12 are needed
     """
     check_count("max_functions", max_functions)
     flat = [np.asarray(chain, dtype=np.float64).reshape(len(chain), -1) for chain in chains]
@@ -118,7 +122,8 @@ def _summary(what: str, flat: list[Array], notes: list[str]) -> tuple[float, flo
         return None
     with np.errstate(all="ignore"):  # functions that stand still divide 0 by 0
         if what == "ess":
-            values = stats.ess(stacked, chain_axis=0, draw_axis=1, method="mean")
+            found = stats.ess(stacked, chain_axis=0, draw_axis=1, method="mean")
+            values = np.minimum(found, stacked.shape[0] * stacked.shape[1])
         else:
             values = stats.rhat(stacked, chain_axis=0, draw_axis=1, method="rank")
     values = values[np.isfinite(values)]
@@ -132,10 +137,10 @@ def _stack_for(what: str, flat: list[Array], notes: list[str]) -> Array | None:
     """Draws as (chains, draws, functions), or None with a note why not."""
     shortest, total = min(map(len, flat)), sum(map(len, flat))
     if what == "ess":
-        if total < LEAST:
-            notes.append(f"{total} draws are too few for an ESS: at least {LEAST} are needed")
+        if total < LEAST_ESS:
+            notes.append(f"{total} draws are too few for an ESS: at least {LEAST_ESS} are needed")
             return None
-        if shortest < LEAST:
+        if shortest < LONG:
             return np.concatenate(flat)[None]
     if what == "rhat" and len(flat) == 1 and total >= 2 * LEAST:
         half = total // 2
