@@ -279,3 +279,18 @@ def test_wrong_use_is_refused():
     run(param, sampler, thermometer, 10)
     with pytest.raises(ConfigError, match="curvature must be at least 0"):
         thermometer.read(curvature=-1.0)
+
+
+@pytest.mark.parametrize("h", [0.5, 4.0])
+def test_curvature_factor_is_the_ratio_of_closed_forms(h):
+    """Stationary reading at curvature h over the flat one, for every rule."""
+    alpha, eta = 0.1, 0.4
+    group = dict(lr=1.0, num_data=10, eta=eta, momentum=0.0)
+    assert curvature_factor({**group, "guide_update": "gibbs"}, h) == 1.0
+    exact = theory.exact_covariance(alpha, h, eta).difference / eta
+    assert curvature_factor({**group, "guide_update": "exact"}, h) == pytest.approx(exact)
+    for mu in (0.0, 0.9):
+        law = theory.momentum_covariance(alpha, h, eta, mu).difference
+        flat = eta / (1 - alpha / eta / (1 + mu))
+        found = curvature_factor({**group, "momentum": mu, "guide_update": "euler"}, h)
+        assert found == pytest.approx(law / flat)
