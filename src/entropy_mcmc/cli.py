@@ -13,7 +13,6 @@ from jsonargparse import (  # type: ignore[attr-defined]
     ActionConfigFile,
     ArgumentParser,
     Namespace,
-    namespace_to_dict,
 )
 
 from entropy_mcmc.errors import EntropyMCMCError
@@ -108,7 +107,7 @@ def _predict() -> Any:
 
 
 def _dispatch(parsed: Namespace) -> None:
-    options = namespace_to_dict(parsed[parsed.command])
+    options = parsed[parsed.command].as_dict()
     from entropy_mcmc.run import commands
 
     if parsed.command == "sample":

@@ -56,7 +56,7 @@ def test_two_ranks_make_the_chain_of_one_with_closures(tmp_path, method):
 
 def test_lost_rank_stops_the_other_and_one_rank_goes_on(tmp_path):
     config = replace(
-        double_config(tmp_path / "run", epochs=150), loss="run.workers:slow_loss", log_every=5
+        double_config(tmp_path / "run", epochs=40), loss="run.workers:slow_loss", log_every=5
     )
     whole = replace(config, run_dir=str(tmp_path / "whole"))
     processes = start_ranks(config, 2)

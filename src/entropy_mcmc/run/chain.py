@@ -96,7 +96,8 @@ class Chain:
         self.loss_count += 1
         self.step += 1
         if self.plan.is_due(self.step - 1):
-            self._collect()
+            with checkpoints.explained(self.context.folder):
+                self._collect()
 
     def _move(self) -> Tensor:
         calls = iter(range(2**31))

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from entropy_mcmc.errors import DamagedFileError, StateError
+from entropy_mcmc.errors import DamagedFileError, EntropyMCMCError, StateError
 from entropy_mcmc.posterior.files import TEMPORARY, atomic, sha256
 
 GENERATIONS = 2
@@ -103,7 +103,7 @@ def explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if isinstance(error, DamagedFileError):
+        if isinstance(error, EntropyMCMCError):
             raise
         full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         full = full or "No space left" in str(error) or "too large" in str(error)

@@ -73,7 +73,9 @@ class SamplerConfig:
     inner_steps: int | None = option(None, "gradients per step of entropy-sgd and entropy-sgld")
     rho: float | None = option(None, "radius of sam and bsam")
     initial_scale: float | None = option(None, "first s of bsam")
-    clip_norm: float | None = option(None, "largest norm of the gradient")
+    clip_norm: float | None = option(
+        None, "largest norm of the gradient; 1 for regression, .inf for none"
+    )
     fused: str = option("auto", "compiled step: auto, yes or no")
 
 

@@ -14,7 +14,7 @@ from entropy_mcmc.errors import ConfigError, EntropyMCMCError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
-from entropy_mcmc.run.checkpoint import newest_step
+from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import cast, make_fabric, setup
 from entropy_mcmc.run.folder import Record
@@ -58,17 +58,18 @@ def run(
     """
     if config.compute.threads is not None:
         torch.set_num_threads(config.compute.threads)
-    config = fill(config)
     folder = Path(config.folder)
     fabric = make_fabric(config)
     problem = build_problem(config, model, data, loss)
+    config = fill(config, problem.likelihood)
     lock = folders.lock(folder) if fabric.is_global_zero else None
     try:
+        network, module = setup(fabric, problem.model, config.compute)
+        _probe(config, problem, fabric, module)
         record = _settle(config, folder, fabric, problem, model, data, override)
         record = _extend(record, folder, fabric, more_cycles)
-        context = _context(record, folder, fabric, problem)
+        context = _context(record, folder, fabric, problem, network, module)
         with context.posterior:
-            _probe(context)
             for chain in range(record.config.chains or 1):
                 run_chain(context, chain)
             _refresh(context)
@@ -159,19 +160,19 @@ def _extend(record: Record, folder: Path, fabric: Any, more: int | None) -> Reco
     return folders.read_existing(folder)
 
 
-def _context(record: Record, folder: Path, fabric: Any, problem: Problem) -> Context:
-    model, module = setup(fabric, problem.model, record.config.compute)
-    posterior = open_posterior(folder, record.config, problem, model)
+def _context(
+    record: Record, folder: Path, fabric: Any, problem: Problem, model: Any, module: Any
+) -> Context:
     return Context(
-        record.config,
-        problem,
-        fabric,
-        model,
-        module,
-        folder,
-        posterior,
-        record.cycle_steps,
-        record.cycles,
+        config=record.config,
+        problem=problem,
+        fabric=fabric,
+        model=model,
+        module=module,
+        folder=folder,
+        posterior=open_posterior(folder, record.config, problem, model),
+        cycle_steps=record.cycle_steps,
+        cycles=record.cycles,
     )
 
 
@@ -190,17 +191,14 @@ def _roles(config: RunConfig) -> str:
     return "theta"
 
 
-def _probe(context: Context) -> None:
-    """One batch through the network, so that what does not fit is said before any work."""
-    config, problem = context.config, context.problem
-    micro = config.compute.micro_batches or 1
-    inputs, targets = problem.source.micro(0, 0, micro)
-    precision = config.compute.precision
-    inputs = context.fabric.to_device(cast(inputs, precision))
-    context.module.eval()
+def _probe(config: RunConfig, problem: Problem, fabric: Any, module: Any) -> None:
+    """One batch through the network, so that what does not fit is said before any file is made."""
+    inputs, targets = problem.source.micro(0, 0, 1)
+    inputs = fabric.to_device(cast(inputs, config.compute.precision))
+    module.eval()
     try:
         with torch.no_grad():
-            output = context.module(inputs)
+            output = module(inputs)
     except EntropyMCMCError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -211,7 +209,7 @@ def _probe(context: Context) -> None:
         ) from error
     if problem.own_loss:
         return
-    check_shapes(problem.likelihood, output, context.fabric.to_device(targets))
+    check_shapes(problem.likelihood, output, fabric.to_device(targets))
     if problem.likelihood == "classification" and isinstance(problem.train, Dataset):
         check_labels(problem.train.targets, output.shape[1])
 
@@ -232,5 +230,5 @@ class _Epoch:
 
 
 def _refresh(context: Context) -> None:
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), explained(context.folder):
         context.posterior.refresh_batchnorm(_Epoch(context))

@@ -75,7 +75,7 @@ def lock(folder: Path) -> WriterLock:
 
 def read(folder: Path) -> Record | None:
     """The record of a run, None for a new folder."""
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     path = folder / NAME
     if not path.exists():

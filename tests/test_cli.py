@@ -1,0 +1,109 @@
+"""The command line: help without torch, flags and YAML, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+from entropy_mcmc.cli import main, make_parser
+from entropy_mcmc.data import load
+
+
+def printed(capsys, *arguments):
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_help_is_short(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert len(text.splitlines()) < 30
+    for command in ("sample", "evaluate", "predict"):
+        assert command in text
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"]])
+def test_modules_of_the_help_do_not_need_torch(arguments):
+    code = f"""
+import sys
+from entropy_mcmc.cli import main
+before = "torch" in sys.modules
+try:
+    main({arguments})
+except SystemExit:
+    pass
+assert ("torch" in sys.modules) == before, "the help loads torch"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_print_config_is_a_config(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["sample", "--method", "sgld", "--sampler.lr", "0.3", "--print_config"])
+    path = tmp_path / "config.yaml"
+    path.write_text(capsys.readouterr().out)
+    parsed = make_parser().parse_args(["sample", "--config", str(path), "--seed", "5"])
+    assert (parsed.sample.method, parsed.sample.sampler.lr, parsed.sample.seed) == ("sgld", 0.3, 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["sample", "--sampler.lr", "fast"], 2), (["sample", "--no_such_option", "1"], 2), (["x"], 2)],
+)
+def test_wrong_arguments_exit_with_two(arguments, code, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == code
+    assert "error" in capsys.readouterr().err
+
+
+def test_unknown_method_is_one_message(capsys):
+    assert main(["sample", "--method", "adam"]) == 1
+    assert "method must be one of 'sgd'" in capsys.readouterr().err
+
+
+def test_no_run_folder_is_one_message(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path)]) == 1
+    assert "is no run folder" in capsys.readouterr().err
+
+
+def test_sample_evaluate_predict(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--schedule.epochs", "12", "--output.progress", "false", "--compute.threads", "1"]
+    text = printed(capsys, "sample", *flags)
+    # The posterior and the single network of the same budget, with what was asked for.
+    for word in ("emcmc", "sgd", "accuracy", "nll", "ece", "auroc", "ood:shuffled"):
+        assert word in text
+    assert printed(capsys, "sample", *flags) == text
+    folder = tmp_path / "runs" / "digits-emcmc"
+    written = yaml.safe_load((folder / "config.yaml").read_text())
+    assert written["record"]["machine"]["threads"] >= 1
+    assert written["schedule"]["cycles"] == 4
+
+    arguments = ["evaluate", str(folder), "--corruptions", "[fog]"]
+    assert "corrupted:mean:5" in printed(capsys, *arguments)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    named = {line["set"] for line in lines if line["kind"] == "evaluate"}
+    assert {"test", "ood:shuffled", "corrupted:fog:1", "corrupted:mean:3"} <= named
+
+    test = load("digits", split="test").take(20)
+    np.savetxt("in.csv", test.inputs.flatten(1).numpy(), fmt="%d", delimiter=",")
+    printed(capsys, "predict", str(folder), "in.csv", "-o", "out.csv")
+    out = np.genfromtxt("out.csv", delimiter=",", names=True)
+    assert out.dtype.names[:2] == ("class", "p0")
+    assert (out["class"] == test.targets.numpy()).mean() > 0.7
+    assert main(["predict", str(folder), "in.txt", "-o", "out.csv"]) == 1
+
+
+def test_written_config_starts_the_same_run_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--method", "sgd", "--schedule.epochs", "2", "--output.progress", "false"]
+    flags += ["--compute.threads", "1"]
+    first = printed(capsys, "sample", "--run_dir", "a", *flags)
+    again = printed(capsys, "sample", "--config", "a/config.yaml", "--run_dir", "b")
+    assert first.replace("in a", "in b") == again
