@@ -1,6 +1,6 @@
 """Logistic regression, 784 weights, 12,000 rows, batch 64: chain-steps per second against blackjax.
 
-    python benchmarks/chains.py [--repeats 5] [--steps 4000]
+    python benchmarks/chains.py [--repeats 5] [--steps 4000] [--cpu-time]
 
 Both sides run SGLD on the same data; ours also EMCMC. Prints JSON.
 """
@@ -58,7 +58,7 @@ def blackjax_sgld(x: Any, y: Any, number: int, steps: int) -> Callable[[], objec
     return lambda: many(keys).block_until_ready()
 
 
-def compare(number: int, steps: int, repeats: int, target: str) -> dict[str, Any]:
+def compare(number: int, steps: int, repeats: int, target: str, cpu_time: bool) -> dict[str, Any]:
     torch.manual_seed(0)
     x = torch.randn(ROWS, WEIGHTS)
     y = (x[:, 0] + torch.randn(ROWS)).sign()
@@ -70,7 +70,7 @@ def compare(number: int, steps: int, repeats: int, target: str) -> dict[str, Any
         actions["blackjax sgld"] = blackjax_sgld(x, y, number, steps)
     except ImportError:
         print("blackjax is not installed: its rows are left out; pip install entropy-mcmc[bench]")
-    times = timing.interleaved(actions, repeats)
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     speeds = {k: {"chain_steps_per_second": number * steps / min(t)} for k, t in times.items()}
     out: dict[str, Any] = {"chains": number, "speeds": speeds, "rows": []}
     for name in ("sgld", "emcmc"):
@@ -85,9 +85,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--cpu-time", action="store_true", help="one thread, CPU time, not wall")
     given = parser.parse_args()
-    one = compare(1, given.steps, given.repeats, "≥ 1")
-    many = compare(64, max(64, given.steps // 16), given.repeats, "≥ 2")
+    timing.one_thread(given.cpu_time)
+    one = compare(1, given.steps, given.repeats, "≥ 1", given.cpu_time)
+    many = compare(64, max(64, given.steps // 16), given.repeats, "≥ 2", given.cpu_time)
     print(json.dumps({"threads": torch.get_num_threads(), "one": one, "many": many}, indent=1))
 
 

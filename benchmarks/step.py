@@ -1,6 +1,6 @@
 """One sampler step on the shapes of a CIFAR ResNet-18, against SGD, the naive form and a peer.
 
-    python benchmarks/step.py [--repeats 15] [--train]
+    python benchmarks/step.py [--repeats 15] [--train] [--cpu-time]
 
 Prints JSON. `--train` adds whole training iterations (ResNet-18 at batch 128 takes minutes).
 """
@@ -90,7 +90,7 @@ def posteriors_sgld() -> dict[str, Callable[[], None]]:
     return {"posteriors update": update, "posteriors gradient": lambda: gradient(params, None)}
 
 
-def steps(repeats: int) -> dict[str, Any]:
+def steps(repeats: int, cpu_time: bool) -> dict[str, Any]:
     actions: dict[str, Callable[[], object]] = {
         "emcmc fused": EntropyMCMC(parameters(), eta=ETA, fused=True, **SETTINGS).step,
         "sgld fused": SGLD(parameters(), fused=True, **SETTINGS).step,
@@ -103,7 +103,7 @@ def steps(repeats: int) -> dict[str, Any]:
         actions |= posteriors_sgld()
     except ImportError:
         print("posteriors is not installed: its row is left out; pip install entropy-mcmc[bench]")
-    times = timing.interleaved(actions, repeats)
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     emcmc = times["emcmc fused"]
     rows = [
         timing.ratio("fused EMCMC step / through the loss", emcmc, times["naive"], "≤ 0.14"),
@@ -140,17 +140,17 @@ def emcmc(params: Any) -> Any:
     return EntropyMCMC(params, lr=1e-3, num_data=N, eta=ETA, temperature=T, seed=0, fused=True)
 
 
-def mlp(repeats: int) -> dict[str, Any]:
+def mlp(repeats: int, cpu_time: bool) -> dict[str, Any]:
     """Training iteration of a 784-256-256-10 network at batch 64."""
     x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
     net = lambda: models.MLP(784, 10, hidden=(256, 256))  # noqa: E731
     actions = {"emcmc": iteration(net(), emcmc, x, y), "sgd": iteration(net(), sgd, x, y)}
-    times = timing.interleaved(actions, repeats)
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     row = timing.ratio("MLP iteration, EMCMC / SGD", times["emcmc"], times["sgd"], "≤ 1.5")
     return {"rows": [row], "milliseconds": timing.milliseconds(times)}
 
 
-def resnet(repeats: int) -> dict[str, Any]:
+def resnet(repeats: int, cpu_time: bool) -> dict[str, Any]:
     """1 + (EMCMC step − SGD step) / iteration, for ResNet-18 at batch 128."""
     x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
     actions = {
@@ -158,7 +158,7 @@ def resnet(repeats: int) -> dict[str, Any]:
         "emcmc": EntropyMCMC(parameters(), eta=ETA, fused=True, **SETTINGS).step,
         "sgd": torch.optim.SGD(parameters(), lr=1e-9, fused=True).step,
     }
-    times = timing.interleaved(actions, repeats)
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     with_step = [i + e - s for i, e, s in zip(*times.values(), strict=True)]
     row = timing.ratio("ResNet-18 iteration, 1 + (EMCMC − SGD)/iteration", with_step,
                        times["iteration"], "≤ 1.01")  # fmt: skip
@@ -169,11 +169,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true", help="one thread, CPU time, not wall")
     given = parser.parse_args()
-    out = {"threads": torch.get_num_threads(), "step": steps(given.repeats)}
+    timing.one_thread(given.cpu_time)
+    out = {"threads": torch.get_num_threads(), "step": steps(given.repeats, given.cpu_time)}
     if given.train:
-        out["mlp"] = mlp(20 * given.repeats)
-        out["resnet"] = resnet(max(2, given.repeats // 4))
+        out["mlp"] = mlp(20 * given.repeats, given.cpu_time)
+        out["resnet"] = resnet(max(2, given.repeats // 4), given.cpu_time)
     print(json.dumps(out, indent=1))
 
 

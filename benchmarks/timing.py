@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 Row = dict[str, Any]
 
 
-def interleaved(actions: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each action, all of them once per repeat, so that load hits them alike."""
+def interleaved(
+    actions: dict[str, Callable[[], object]], repeats: int, *, cpu_time: bool = False
+) -> dict[str, list[float]]:
+    """Seconds of each action, all of them once per repeat, so that load hits them alike.
+
+    `cpu_time` counts the processor time of this process instead of the wall clock: on a machine
+    shared with others, with one thread, it is the number that repeats.
+    """
+    clock = time.process_time if cpu_time else time.perf_counter
     for action in actions.values():
         action()
     times: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(repeats):
         for name, action in actions.items():
-            start = time.perf_counter()
+            start = clock()
             action()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return times
 
 
@@ -46,3 +56,12 @@ def table(rows: list[Row]) -> str:
         numbers = f"{row['ratio']:.3g} | {low:.3g} to {high:.3g}"
         lines.append(f"| {row['what']} | {row['target']} | {numbers} |")
     return "\n".join(lines)
+
+
+def one_thread(wanted: bool) -> None:
+    """With --cpu-time, one thread everywhere: threads that wait for each other burn CPU time."""
+    if wanted:
+        torch.set_num_threads(1)
+        os.environ["XLA_FLAGS"] = (
+            "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        )
