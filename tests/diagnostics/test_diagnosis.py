@@ -86,6 +86,25 @@ def test_few_draws_and_several_chains(tmp_path):
     assert any("no R-hat" in advice.text for advice in found.advice)
 
 
+@pytest.mark.parametrize("cycles", [1, 2])
+def test_several_chains_in_one_store(tmp_path, cycles):
+    """As the run engine stores them: one after another, cycles counted anew, steps far apart."""
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2)
+    posterior = Posterior.create(tmp_path / "a", model)
+    for step in range(12):
+        number, place = divmod(step, 6)
+        with torch.no_grad():
+            model.weight.normal_()
+            model.weight[0] += 10.0 * number
+        posterior.collect(step=1000 * number + place, cycle=place // 3 if cycles == 2 else 0)
+    options = {"chain_of": lambda sample: sample.step // 1000} if cycles == 1 else {}
+    found = diagnose(posterior, data()[0], **options).roles[0]
+    assert found.mixing.chains == 2 * cycles
+    assert found.weights.between > 2 * found.weights.within
+    assert found.same_law < 0.01
+
+
 def test_regression_compares_means(tmp_path):
     torch.manual_seed(0)
     model = nn.Linear(2, 2)

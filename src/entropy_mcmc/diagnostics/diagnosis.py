@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -99,6 +99,7 @@ def diagnose(
     thermometer: Thermometer | None = None,
     gradient_variance: Estimate | float | None = None,
     batch_size: int = 256,
+    chain_of: Callable[[Any], Any] | None = None,
 ) -> Diagnosis:
     """Is the chain at its temperature, has it mixed, how far apart are its samples?
 
@@ -108,10 +109,12 @@ def diagnose(
         thermometer: The one that followed the run, with its readings.
         gradient_variance: V of `gradient_variance`, to tell mini-batch heat apart.
         batch_size: Rows at a time.
+        chain_of: Entry of `posterior.samples` → its chain, for a store that holds several; by
+            default a new chain begins where the number of the cycle falls.
     """
     chains = _chains(posterior)
     roles = tuple(
-        _diagnose_role(role, chains, x, batch_size)
+        _diagnose_role(role, chains, x, batch_size, chain_of)
         for role in ("theta", "guide")
         if any(sample.role == role for chain in chains for sample in chain.samples)
     )
@@ -139,7 +142,13 @@ def _chains(posterior: Samples | Sequence[Samples]) -> list[Samples]:
     return list(cast(Sequence[Samples], posterior)) if several else [cast(Samples, posterior)]
 
 
-def _diagnose_role(role: str, chains: list[Samples], x: Any, batch_size: int) -> RoleDiagnosis:
+def _diagnose_role(
+    role: str,
+    chains: list[Samples],
+    x: Any,
+    batch_size: int,
+    chain_of: Callable[[Any], Any] | None,
+) -> RoleDiagnosis:
     predicted, cycles = [], []
     for number, chain in enumerate(chains):
         own = [sample for sample in chain.samples if sample.role == role]
@@ -154,14 +163,14 @@ def _diagnose_role(role: str, chains: list[Samples], x: Any, batch_size: int) ->
         # A regression predicts (mean, variance): the mean is the function that is compared.
         regression = chain.likelihood == "regression" and values.ndim == 3
         predicted.append(values[..., 0] if regression else values)
-        cycles.append([(number, sample.cycle) for sample in own])
+        cycles.append([(number, *label) for label in _labels(own, chain_of)])
     groups = [part for pair in zip(predicted, cycles, strict=True) for part in _split(*pair)]
     labels = [label for own in cycles for label in own]
     together = torch.cat(predicted)
     return RoleDiagnosis(
         role,
         mixing(groups),
-        weight_distances(_weights(role, chains)),
+        weight_distances(zip(labels, _weights(role, chains), strict=True)),
         prediction_distances(together, labels),
         same_law(together, labels),
     )
@@ -174,17 +183,29 @@ def _split(values: Tensor, cycles: list[Any]) -> Iterator[Any]:
         yield values[rows].double().cpu().numpy()
 
 
-def _weights(role: str, chains: list[Samples]) -> Iterator[tuple[Any, list[Tensor]]]:
-    """(cycle, parameters) of each sample; buffers such as batch-norm statistics are left out."""
-    for number, chain in enumerate(chains):
+def _labels(samples: list[Any], chain_of: Callable[[Any], Any] | None) -> list[tuple[Any, Any]]:
+    """(chain, cycle) of each sample of one store, in its order."""
+    if chain_of is not None:
+        return [(chain_of(sample), sample.cycle) for sample in samples]
+    chain, last, labels = 0, -1, []
+    for sample in samples:
+        cycle = -1 if sample.cycle is None else sample.cycle
+        chain += cycle < last
+        last = cycle
+        labels.append((chain, sample.cycle))
+    return labels
+
+
+def _weights(role: str, chains: list[Samples]) -> Iterator[list[Tensor]]:
+    """Parameters of each sample; buffers such as batch-norm statistics are left out."""
+    for chain in chains:
         buffers = [name for name, _ in chain.model.named_buffers()]
         for index, sample in enumerate(chain.samples):
             if sample.role != role:
                 continue
             state = chain[index]
-            kept = [
+            yield [
                 value
                 for name, value in sorted(state.items())
                 if not any(b == name or b.endswith(f".{name}") for b in buffers)
             ]
-            yield (number, sample.cycle), kept
