@@ -20,7 +20,6 @@ from entropy_mcmc.run.config import from_dict, leaves
 
 # Commands of other parts of the library: `main(argv) -> int` in entropy_mcmc/NAME/command.py.
 FOREIGN = {
-    "flatness": "how flat the loss is around the samples",
     "report": "tables, figures and report.html of a run",
     "reproduce": "tables and figures of the paper",
 }
@@ -55,6 +54,7 @@ def make_parser() -> Any:
     commands.add_subcommand("sample", _sample(), help="sample a posterior, or go on with a run")
     commands.add_subcommand("evaluate", _evaluate(), help="metrics of a run, also on other data")
     commands.add_subcommand("predict", _predict(), help="predict the rows of a file")
+    commands.add_subcommand("flatness", _flatness(), help="how flat the loss is around samples")
     for name in _foreign():
         commands.add_subcommand(name, ArgumentParser(), help=FOREIGN[name])
     return parser
@@ -106,6 +106,17 @@ def _predict() -> Any:
     return parser
 
 
+def _flatness() -> Any:
+    parser = ArgumentParser(
+        description="Fisher, Hessian, sharpness and interpolation of the last θ and guide of runs."
+    )
+    parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
+    parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
+    parser.add_argument("-o", "--output", type=str | None, default=None, help="folder to write")
+    parser.add_argument("--device", type=str, default="cpu", help="where to compute")
+    return parser
+
+
 def _dispatch(parsed: Namespace) -> None:
     options = parsed[parsed.command].as_dict()
     from entropy_mcmc.run import commands
@@ -117,6 +128,10 @@ def _dispatch(parsed: Namespace) -> None:
         commands.sample_command(from_dict(options), more, override)
     elif parsed.command == "evaluate":
         commands.evaluate_command(options["run"], options["corruptions"], options["device"])
+    elif parsed.command == "flatness":
+        from entropy_mcmc.run.flatness_command import flatness_command
+
+        flatness_command(options.pop("runs"), **options)
     elif parsed.command == "predict":
         commands.predict_command(
             options["run"],
