@@ -23,12 +23,13 @@ from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
 from entropy_mcmc.sklearn.base import automatic_steps, moments
 from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
 from entropy_mcmc.sklearn.mixture import mixture_quantiles
-from entropy_mcmc.sklearn.network import GAIN, draw_networks, forward
+from entropy_mcmc.sklearn.network import ACTIVATIONS, draw_networks, forward
 from entropy_mcmc.sklearn.sampling import LEAST_LR, Plan, run
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
 PLAN = Plan(
     sizes=(2, 3, 1),
+    activation="tanh",
     chains=3,
     steps=12,
     samples=4,
@@ -170,16 +171,26 @@ def test_noise_is_learned_and_intervals_cover():
     assert 0.92 < np.mean((test_y > low) & (test_y < high)) < 0.98
 
 
-def test_stacked_forward_is_each_network_alone():
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_stacked_forward_is_each_network_alone(name):
     generator = torch.Generator().manual_seed(0)
-    params = [p.double() for p in draw_networks((4, 6, 5, 2), 3, generator)]
-    params = [p + 0.1 for p in params]
+    params = [p.double() + 0.1 for p in draw_networks((4, 6, 5, 2), 3, generator)]
     x = torch.randn(7, 4, generator=generator, dtype=torch.float64)
-    for chain, out in enumerate(forward(params, x)):
+    bend, gain = ACTIVATIONS[name]
+    for chain, out in enumerate(forward(params, x, name)):
         w1, b1, w2, b2, w3, b3 = (p[chain] for p in params)
-        h = torch.nn.functional.silu(x @ w1 / 4**0.5 + b1)
-        h = torch.nn.functional.silu(h @ w2 * GAIN / 6**0.5 + b2)
-        torch.testing.assert_close(out, h @ w3 * GAIN / 5**0.5 + b3)
+        h = bend(x @ w1 / 4**0.5 + b1)
+        h = bend(h @ w2 * gain / 6**0.5 + b2)
+        torch.testing.assert_close(out, h @ w3 * gain / 5**0.5 + b3)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gains_keep_the_second_moment(name):
+    bend, gain = ACTIVATIONS[name]
+    z = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
+    moment = torch.trapezoid(density * (gain * bend(z)).square(), z)
+    assert 0.85 < moment < 1.15
 
 
 def test_categorical_is_the_mean_cross_entropy_of_each_chain():
@@ -222,7 +233,7 @@ def test_run_is_the_sampler_on_the_posterior_energy():
         sampler.param_groups[0]["lr"] = heat * PLAN.lr * fall
         sampler.zero_grad()
         outputs = torch.stack(
-            [forward([p[c : c + 1] for p in params], x)[0, :, 0] for c in range(PLAN.chains)]
+            [forward([p[c : c + 1] for p in params], x, "tanh")[0, :, 0] for c in range(3)]
         )
         loss = ((outputs - y) ** 2 / (2 * heat)).mean(dim=1).sum()
         loss.backward()

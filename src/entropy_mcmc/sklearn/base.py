@@ -24,7 +24,7 @@ from entropy_mcmc.errors import (
     check_positive,
 )
 from entropy_mcmc.sklearn.likelihood import Likelihood
-from entropy_mcmc.sklearn.network import forward
+from entropy_mcmc.sklearn.network import ACTIVATIONS, forward
 from entropy_mcmc.sklearn.sampling import Draws, Plan, run
 
 Doubles = npt.NDArray[np.float64]
@@ -40,6 +40,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         hidden_layer_sizes: Sequence[int] = (50, 50),
         *,
+        activation: str = "silu",
         n_chains: int = 4,
         n_samples: int = 16,
         n_steps: int | str = "auto",
@@ -48,12 +49,13 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.97,
         guide_horizon: float = 50.0,
         temperature: float = 1.0,
-        prior_variance: float = 1.0,
+        prior_variance: float = 4.0,
         burn_in: float = 0.5,
         roles: str = "theta",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
         self.n_chains = n_chains
         self.n_samples = n_samples
         self.n_steps = n_steps
@@ -80,10 +82,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
         rows, features = shape
         hidden = tuple(check_count("hidden_layer_sizes", h) for h in self.hidden_layer_sizes)
+        check_choice("activation", self.activation, tuple(ACTIVATIONS))
         check_choice("roles", self.roles, ("theta", "guide", "both"))
         steps = automatic_steps(rows) if self.n_steps == "auto" else self.n_steps
         plan = Plan(
             sizes=(features, *hidden, outputs),
+            activation=self.activation,
             chains=check_count("n_chains", self.n_chains),
             steps=check_count("n_steps", steps, remedy='or pass n_steps="auto"'),
             samples=check_count("n_samples", self.n_samples),
@@ -114,7 +118,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         widest = max(p.shape[0] * max(p.shape[1:]) for p in params)
         with torch.no_grad():
             for rows in torch.split(inputs, max(1, CHUNK // widest)):
-                yield forward(params, rows)
+                yield forward(params, rows, self.activation)
 
 
 def automatic_steps(rows: int) -> int:

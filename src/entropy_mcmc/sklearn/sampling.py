@@ -30,6 +30,7 @@ class Plan:
     """Everything that a run needs besides the table and the likelihood."""
 
     sizes: tuple[int, ...]
+    activation: str
     chains: int
     steps: int
     samples: int  # kept of each chain
@@ -71,7 +72,7 @@ def run(plan: Plan, x: Tensor, y: Tensor, likelihood: Likelihood) -> Draws:
     heats: list[float] = []
     for step in range(plan.steps):
         chosen = next(rows)
-        loss = likelihood.loss(forward(params, x[chosen]), y[chosen])
+        loss = likelihood.loss(forward(params, x[chosen], plan.activation), y[chosen])
         _set_scales(sampler, plan, step, likelihood.heat)
         sampler.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
