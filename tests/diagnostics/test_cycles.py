@@ -21,7 +21,7 @@ def naive(values, distance):
 
 def draws():
     g = torch.Generator().manual_seed(0)
-    far = [1000.0, 1000.0, 1000.0, 1001.0, 1001.0, 1003.0]  # an offset that cancels badly
+    far = [1e6, 1e6, 1e6, 1e6 + 1, 1e6 + 1, 1e6 + 3]  # an offset that cancels badly
     return [[torch.randn(3, 2, generator=g) + at, torch.randn(4, generator=g) + at] for at in far]
 
 
