@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from entropy_mcmc import diagnostics, flatness, metrics, schedules, theory
     from entropy_mcmc.posterior import Posterior
-    from entropy_mcmc.run.sample import sample
+    from entropy_mcmc.run.api import sample
     from entropy_mcmc.samplers import (
         BSAM,
         SAM,
@@ -44,7 +44,7 @@ _SAMPLERS = ("BSAM", "SAM", "SGHMC", "SGLD", "EntropyMCMC", "EntropySGD", "Entro
 _HOMES = {
     **dict.fromkeys(_SAMPLERS, "entropy_mcmc.samplers"),
     "Posterior": "entropy_mcmc.posterior",
-    "sample": "entropy_mcmc.run.sample",
+    "sample": "entropy_mcmc.run.api",
 }
 
 
