@@ -1,6 +1,6 @@
 """All benchmarks of speed in one command: a table, and JSON beside it.
 
-    python benchmarks/run.py [--quick] [--cpu-time] [--out results/benchmarks.json]
+python benchmarks/run.py [--quick] [--cpu-time] [--out results/benchmarks.json]
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "step": call("step.py", *(quick or ["--train"]), *busy),
         "chains": call("chains.py", *quick, *busy),
-        "scaling": call("scaling.py", *(["--largest", "7"] if given.quick else [])),
+        "scaling": call("scaling.py", *(["--largest", "7"] if given.quick else []), *busy),
     }
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(results, indent=1) + "\n")
