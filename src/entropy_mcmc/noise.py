@@ -38,38 +38,7 @@ PARAMETER_LIMIT = 2**22
 ELEMENT_LIMIT = 2**42
 WORD = 2**32
 
-# Coefficients, lowest first, of polynomials fitted to the least largest error:
-# log(1+f) = f·P(f) for √½ <= 1+f <= √2, relative error 1.7e-7;
-# cos(πt) = (1−4t²)·P(t²) and sin(πt) = t(1−t²)·P(t²) for |t| <= 1, error 1.1e-8. The factors carry
-# the zeros, so that no case distinction by quadrant is needed.
-LOG_SERIES = (
-    0.9999999453593146,
-    -0.5000036516991682,
-    0.33335057964634207,
-    -0.24969905538816617,
-    0.19900193348722447,
-    -0.1725090558823234,
-    0.16222383561919276,
-    -0.10106398782981149,
-)
-COS_SERIES = (
-    0.999999989060104,
-    -0.9348014072536033,
-    0.31949399837279696,
-    -0.05720929377701511,
-    0.006254114843387837,
-    -0.0004040788517602478,
-)
-SIN_SERIES = (
-    3.141592644492552,
-    -2.0261194675172485,
-    0.5240361760607418,
-    -0.0751873287906748,
-    0.006860257928507529,
-    -0.0003859642827505061,
-)
 HALF_ROOT_BITS = 0x3F3504F3  # of √½ in float32
-MINUS_TWO_LOG_TWO = -2.0 * math.log(2.0)
 
 Schedule = Sequence[Any]
 """Words of the key in the order in which the rounds add them: ints (eager) or 0-d tensors."""
@@ -193,17 +162,55 @@ def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Ten
 
 
 def polynomial_box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
-    """`box_muller` for compiled kernels, to 3e-6: polynomials inline where libm is called."""
+    """`box_muller` for compiled kernels, to 3e-6: polynomials inline where libm is called.
+
+    The coefficients, lowest first, give the least largest error. −2·log(1+f) = f·P(f) for
+    √½ <= 1+f <= √2, to 2e-7; cos(πt) = (1−4t²)·P(t²) and sin(πt) = t(1−t²)·P(t²) for |t| <= 1, to
+    1e-8, where the factors carry the zeros, so that no quadrants need be told apart. They are
+    literals in the body because dynamo makes a graph input of every float that it finds outside.
+    """
     bits = _uniform(x0).view(torch.int32)
     exponent = (bits - HALF_ROOT_BITS) >> 23
     f = (bits - (exponent << 23)).view(torch.float32) - 1.0
-    series = _horner([-2.0 * c for c in LOG_SERIES], f)
-    radius = torch.sqrt(f * series + exponent.to(torch.float32) * MINUS_TWO_LOG_TWO)
+    log = _horner(
+        (
+            -1.999999891,
+            1.000007303,
+            -0.6667011593,
+            0.4993981108,
+            -0.398003867,
+            0.3450181118,
+            -0.3244476712,
+            0.2021279757,
+        ),
+        f,
+    )
+    radius = torch.sqrt(f * log + exponent.to(torch.float32) * -1.3862943611)
     t = x1.to(torch.float32) * 2.0**-31
     z = t * t
-    cos = (1.0 - 4.0 * z) * _horner(COS_SERIES, z)
-    sin = t * (1.0 - z) * _horner(SIN_SERIES, z)
-    return radius * cos, radius * sin
+    cos = _horner(
+        (
+            0.99999998906,
+            -0.93480140725,
+            0.31949399837,
+            -0.057209293777,
+            0.0062541148434,
+            -0.00040407885176,
+        ),
+        z,
+    )
+    sin = _horner(
+        (
+            3.1415926445,
+            -2.0261194675,
+            0.52403617606,
+            -0.075187328791,
+            0.0068602579285,
+            -0.00038596428275,
+        ),
+        z,
+    )
+    return radius * ((1.0 - 4.0 * z) * cos), radius * (t * (1.0 - z) * sin)
 
 
 def compiled_normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
