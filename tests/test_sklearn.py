@@ -24,7 +24,8 @@ from entropy_mcmc.sklearn.base import automatic_steps, moments
 from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
 from entropy_mcmc.sklearn.mixture import mixture_quantiles
 from entropy_mcmc.sklearn.network import ACTIVATIONS, draw_networks, forward
-from entropy_mcmc.sklearn.sampling import LEAST_LR, Plan, run
+from entropy_mcmc.sklearn.sampling import LEAST_LR, Draws, Plan, run
+from entropy_mcmc.sklearn.selection import CANDIDATES, FALLBACK, folds, held_out_nll
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
 PLAN = Plan(
@@ -332,3 +333,63 @@ def test_predictions_do_not_depend_on_the_chunks(monkeypatch):
     whole = model.predict(x)
     monkeypatch.setattr("entropy_mcmc.sklearn.base.CHUNK", 7 * 50 * 8)
     np.testing.assert_allclose(model.predict(x), whole, rtol=1e-12)
+
+
+def test_each_chain_may_have_its_own_rows_and_prior():
+    """A chain of a stacked run equals the same chain when all rows and priors are its own."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.randn(12, 2, generator=generator), torch.randn(12, generator=generator)
+
+    class Fixed(Gaussian):
+        def _learn(self, error):
+            self.heat = 0.5
+
+    rows = torch.stack([torch.arange(6), torch.arange(6) + 3, torch.arange(6) + 6])
+    mixed = run(PLAN, x, y, Fixed(), rows=rows, priors=torch.tensor([1.0, 2.0, 50.0]))
+    for chain, prior in enumerate((1.0, 2.0, 50.0)):
+        own = rows[chain]
+        alone = run(Plan(**vars(PLAN) | {"prior_variance": prior}), x[own], y[own], Fixed())
+        for found, expected in zip(mixed.params, alone.params, strict=True):
+            np.testing.assert_allclose(found[chain::3], expected[chain::3], rtol=1e-4, atol=1e-5)
+
+
+def test_folds_hold_out_each_row_once():
+    train, held_out = folds(20, torch.Generator().manual_seed(0))
+    assert len(set(held_out.flatten().tolist())) == 18
+    for used, kept_back in zip(train, held_out, strict=True):
+        assert sorted([*used.tolist(), *kept_back.tolist()]) == list(range(20))
+
+
+def test_held_out_nll_is_that_of_the_average_of_a_chain():
+    generator = torch.Generator().manual_seed(2)
+    plan = Plan(**vars(PLAN) | {"sizes": (2, 3, 2), "samples": 2})
+    draws = Draws([p.numpy() + 0.3 for p in draw_networks((2, 3, 2), 6, generator)], np.ones(6))
+    draws.params[-2][:] = torch.randn(6, 3, 2, generator=generator).numpy()
+    x = torch.randn(8, 2, generator=generator)
+    labels = torch.randint(2, (8,), generator=generator)
+    rows = torch.tensor([[0, 1, 2], [3, 4, 5], [5, 6, 7]])
+    found = held_out_nll(draws, plan, x, labels, rows)
+    for chain in range(3):
+        total = 0.0
+        for row in rows[chain]:
+            chances = [
+                forward(
+                    [torch.from_numpy(p[s : s + 1]) for p in draws.params], x[row][None], "tanh"
+                )
+                .softmax(dim=-1)[0, 0, labels[row]]
+                .item()
+                for s in (chain, chain + 3)
+            ]
+            total -= math.log(sum(chances) / 2) / 3
+        assert found[chain].item() == pytest.approx(total, rel=1e-5)
+
+
+def test_a_table_decides_its_prior():
+    draws = np.random.default_rng(0)
+    x = draws.standard_normal((150, 4))
+    steps = {"n_steps": 200, "n_samples": 4, "random_state": 0}
+    coin = EntropyMCMCClassifier(**steps).fit(x, draws.integers(2, size=150))
+    clear = EntropyMCMCClassifier(**steps).fit(x, x[:, 0] > 0)
+    assert coin.prior_variance_ == min(CANDIDATES)
+    assert clear.prior_variance_ > coin.prior_variance_
+    assert EntropyMCMCClassifier(**steps).fit(x[:20], x[:20, 0] > 0).prior_variance_ == FALLBACK

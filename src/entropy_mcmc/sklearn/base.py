@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,10 @@ from entropy_mcmc.errors import (
 )
 from entropy_mcmc.sklearn.likelihood import Likelihood
 from entropy_mcmc.sklearn.network import ACTIVATIONS, forward
-from entropy_mcmc.sklearn.sampling import Draws, Plan, run
+from entropy_mcmc.sklearn.sampling import Plan, run
 
 Doubles = npt.NDArray[np.float64]
+Result = TypeVar("Result")
 
 ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the lr
 CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
@@ -49,7 +50,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.97,
         guide_horizon: float = 50.0,
         temperature: float = 1.0,
-        prior_variance: float = 4.0,
+        prior_variance: float | str = 4.0,
         burn_in: float = 0.5,
         roles: str = "theta",
         random_state: Any = None,
@@ -74,10 +75,19 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.x_mean_, self.x_scale_ = moments(x)
         plan = self._plan(x.shape, outputs)
         inputs = torch.from_numpy(((x - self.x_mean_) / self.x_scale_).astype(np.float32))
+        plan = self._choose_prior(plan, inputs, targets)
         draws, self.lr_ = run_until_finite(plan, lambda p: run(p, inputs, targets, make()))
+        self.prior_variance_ = plan.prior_variance
         self.params_ = draws.params
         self.heats_ = draws.heats
         self.n_steps_ = plan.steps
+
+    def _choose_prior(self, plan: Plan, x: Tensor, targets: Tensor) -> Plan:
+        """The plan, with a prior variance where it was left to the data."""
+        return plan
+
+    def _fixed_prior(self) -> float:
+        return check_positive("prior_variance", self.prior_variance)
 
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
         rows, features = shape
@@ -96,7 +106,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             momentum=check_fraction("momentum", self.momentum),
             horizon=check_positive("guide_horizon", self.guide_horizon),
             temperature=check_not_negative("temperature", self.temperature),
-            prior_variance=check_positive("prior_variance", self.prior_variance),
+            prior_variance=self._fixed_prior(),
             burn_in=check_fraction("burn_in", self.burn_in),
             roles=self.roles,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
@@ -137,7 +147,7 @@ def moments(values: Doubles) -> tuple[Doubles, Doubles]:
     return mean, np.where(scale > tiny, scale, 1.0)
 
 
-def run_until_finite(plan: Plan, attempt: Callable[[Plan], Draws]) -> tuple[Draws, float]:
+def run_until_finite(plan: Plan, attempt: Callable[[Plan], Result]) -> tuple[Result, float]:
     """Run; where the chains diverge, start again at a third of the lr. Also returns the lr used."""
     from dataclasses import replace
 

@@ -60,20 +60,37 @@ class Draws:
     heats: Floats
 
 
-def run(plan: Plan, x: Tensor, y: Tensor, likelihood: Likelihood) -> Draws:
-    """Run the chains on the rows (x, y) and return what was kept."""
+def run(
+    plan: Plan,
+    x: Tensor,
+    y: Tensor,
+    likelihood: Likelihood,
+    *,
+    rows: Tensor | None = None,
+    priors: Tensor | None = None,
+) -> Draws:
+    """Run the chains on the table (x, y) and return what was kept.
+
+    Chains share the table and the prior unless `rows` (C, n) gives each its own rows, and
+    `priors` (C,) its own prior variance.
+    """
     generator = torch.Generator().manual_seed(plan.seed)
     params = draw_networks(plan.sizes, plan.chains, generator)
     for param in params:
         param.requires_grad_()
-    sampler = _sampler(plan, params, len(x))
-    rows = _batches(plan, len(x), generator)
+    num_data = len(x) if rows is None else rows.shape[1]
+    sampler = _sampler(plan, params, num_data)
+    batches = _batches(plan, num_data, generator)
     kept: list[list[Tensor]] = []
     heats: list[float] = []
     for step in range(plan.steps):
-        chosen = next(rows)
+        batch = next(batches)
+        chosen = batch if rows is None else rows.gather(1, batch.expand(plan.chains, -1))
         loss = likelihood.loss(forward(params, x[chosen], plan.activation), y[chosen])
         _set_scales(sampler, plan, step, likelihood.heat)
+        if priors is not None:
+            sampler.param_groups[0]["weight_decay"] = 0.0
+            loss = loss + likelihood.heat * _log_prior(params, priors) / num_data
         sampler.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         sampler.step()
@@ -82,6 +99,12 @@ def run(plan: Plan, x: Tensor, y: Tensor, likelihood: Likelihood) -> Draws:
             kept += states
             heats += [likelihood.heat] * len(states) * plan.chains
     return _check(Draws(_stack(kept), np.array(heats, dtype=np.float32)))
+
+
+def _log_prior(params: list[Tensor], variances: Tensor) -> Tensor:
+    """½‖θ‖²/variance, summed over chains: minus the log-density of the prior."""
+    squares = torch.stack([p.square().sum(dim=(1, 2)) for p in params]).sum(dim=0)
+    return 0.5 * (squares / variances).sum()
 
 
 def _sampler(plan: Plan, params: list[Tensor], num_data: int) -> EntropyMCMC:
