@@ -21,6 +21,7 @@ from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
 from entropy_mcmc.run.plan import Plan
 from entropy_mcmc.run.problem import Problem
 from entropy_mcmc.run.seeds import derive
+from entropy_mcmc.run.source import Prefetched
 from entropy_mcmc.run.state import fill, pack, refuse_non_finite, unpack
 
 # Samples of chain c at step t are stored under the step c·STRIDE + t.
@@ -69,6 +70,8 @@ class Chain:
         if number:
             fill(model, context.problem.fresh(number))
         self.source = context.problem.make_source(number)
+        if config.data.workers:
+            self.source = Prefetched(self.source, config.data.workers, context.micro_batches)
         params = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         seed = derive(config.seed, "noise", number)
         self.sampler = build(config, params, self.source.num_data, seed)

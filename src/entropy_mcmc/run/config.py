@@ -52,6 +52,7 @@ class DataConfig:
         default_factory=dict, metadata={"help": "further arguments of the reader or function"}
     )
     batch_size: int = option(64, "rows of a mini-batch, over all devices")
+    workers: int = option(0, "threads that make batches ahead, for images in files")
     augmented: bool = option(False, "random crop and flip, for images")
     ood: list[str] | None = field(
         default=None, metadata={"help": "out-of-distribution sets; shuffled pixels by default"}
@@ -151,6 +152,7 @@ class RunConfig:
         check_count("log_every", self.log_every)
         check_count("schedule.epochs", self.schedule.epochs)
         check_count("data.batch_size", self.data.batch_size)
+        check_count("data.workers", self.data.workers, least=0)
         check_positive("output.checkpoint_seconds", self.output.checkpoint_seconds)
         check_positive("compute.timeout", self.compute.timeout)
         for name in ("devices", "nodes"):

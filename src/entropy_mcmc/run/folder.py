@@ -14,8 +14,18 @@ from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
 
 NAME = "config.yaml"
 # These may change on resume: they do not change the chain.
-FREE = ("run_dir", "output.", "data.folder", "data.ood", "compute.devices", "compute.nodes",
-        "compute.strategy", "compute.timeout", "compute.threads")  # fmt: skip
+FREE = (
+    "run_dir",
+    "output.",
+    "data.folder",
+    "data.workers",
+    "data.ood",
+    "compute.devices",
+    "compute.nodes",
+    "compute.strategy",
+    "compute.timeout",
+    "compute.threads",
+)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from entropy_mcmc import data as data_sets
 from entropy_mcmc import models
-from entropy_mcmc.data import Dataset
+from entropy_mcmc.data import Dataset, ImageBatches, ImageFolder
+from entropy_mcmc.data.files import root
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
@@ -96,6 +97,8 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
         data = find(chosen.name)(**chosen.options)
     if data is None or isinstance(data, str):
         name = data or chosen.name
+        if name == "imagenet":
+            return _imagenet(config)
         options = {"folder": chosen.folder, **chosen.options}
         train, test = (data_sets.load(name, split=s, **options) for s in ("train", "test"))
         return train, test
@@ -104,6 +107,14 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
     if isinstance(data, tuple) and len(data) == 2 and not _is_array(data[0]):
         return _as_set(data[0]), _as_set(data[1])
     return _as_set(data), None
+
+
+def _imagenet(config: RunConfig) -> tuple[Any, Any]:
+    """Streams of image files: they do not fit into memory."""
+    folder, size = root(config.data.folder) / "imagenet", config.data.batch_size
+    train = ImageBatches(ImageFolder(folder, "train"), size)
+    test = ImageFolder(folder, "test")
+    return train, ImageBatches(test, min(size, len(test)), augmented=False, drop_last=False)
 
 
 def _is_array(value: Any) -> bool:
@@ -172,7 +183,8 @@ def _builder(config: RunConfig, model: Any, train: Any, likelihood: str) -> Call
         function = find(name)
         return lambda: function(**options)
     images = isinstance(train, Dataset) and train.inputs.dim() == 4
-    name = ("cnn" if images else "mlp") if name == "auto" else name
+    fallback = "resnet50" if isinstance(train, ImageBatches) else "cnn" if images else "mlp"
+    name = fallback if name == "auto" else name
     known = models.registry.options(name)
     fitted = _fitting(train, likelihood)
     options = {**{k: v for k, v in fitted.items() if k in known}, **options}
@@ -181,6 +193,8 @@ def _builder(config: RunConfig, model: Any, train: Any, likelihood: str) -> Call
 
 def _fitting(train: Any, likelihood: str) -> dict[str, Any]:
     """Options of a built-in model that follow from the data."""
+    if isinstance(train, ImageBatches):
+        return {"outputs": len(train.images.class_names), "in_channels": 3}
     if not isinstance(train, Dataset):
         return {}
     shape = tuple(train.inputs.shape[1:])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from entropy_mcmc.data import Batches, Dataset
+from entropy_mcmc.data import Batches, Dataset, ImageBatches
 from entropy_mcmc.data.batches import check_split, order, steps_per_epoch
 from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.seeds import derive, seeded
 
 
 class Source(Protocol):
@@ -70,7 +72,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Any torch data set with `len` and `[index]`; the order comes from the seed."""
+    """Any torch data set with `len` and `[index]`; order and random transforms are seeded."""
 
     items: Any
     batch_size: int
@@ -94,8 +96,37 @@ class Mapped:
         share = self.batch_size // count
         start = position * self.batch_size + index * share
         rows = order(self.seed, epoch, len(self.items))[start : start + share].tolist()
-        inputs, targets = self.collate([self.items[row] for row in rows])
+        with seeded(derive(self.seed, "items", step, index, count)):
+            inputs, targets = self.collate([self.items[row] for row in rows])
         return inputs, targets
+
+
+class Prefetched:
+    """A planned source whose next micro-batches are made by threads while the network works."""
+
+    def __init__(self, inner: Source, workers: int, indices: Sequence[int]) -> None:
+        """`indices` are the micro-batches of each step that this process asks for, in order."""
+        if not isinstance(inner, Planned):
+            raise ConfigError(
+                f"data.workers must be 0 for own data sets, whose transforms may draw random "
+                f"numbers in an order that threads do not keep, got data.workers={workers}"
+            )
+        self.num_data, self.steps = inner.num_data, inner.steps
+        self._inner, self._indices, self._ahead = inner, list(indices), 2 * workers
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="emcmc-data")
+        self._made: dict[tuple[int, int], Future[tuple[Any, Any]]] = {}
+
+    def micro(self, step: int, index: int, count: int) -> tuple[Any, Any]:
+        """As of the inner source."""
+        place = self._indices.index(index)
+        for number in range(place, place + self._ahead):
+            later, position = divmod(number, len(self._indices))
+            key = (step + later, self._indices[position])
+            if key not in self._made:
+                self._made[key] = self._pool.submit(self._inner.micro, *key, count)
+        for old in [key for key in self._made if key[0] < step]:
+            del self._made[old]
+        return self._made[step, index].result()
 
 
 def source_of(data: Any, batch_size: int, seed: int, augmented: bool) -> Source:
@@ -108,7 +139,9 @@ def source_of(data: Any, batch_size: int, seed: int, augmented: bool) -> Source:
         return Planned(batches, data.target_mean, data.target_std)
     if isinstance(data, DataLoader):
         return _of_loader(data, batch_size, seed)
-    if hasattr(data, "batch") and is_dataclass(data):
+    if isinstance(data, ImageBatches):
+        return Planned(replace(data, seed=seed))
+    if hasattr(data, "batch") and is_dataclass(data) and not isinstance(data, type):
         return Planned(data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         _refuse_empty(len(data))
@@ -151,10 +184,3 @@ def dataset_of(x: Any, y: Any, name: str = "arrays") -> Dataset:
     _refuse_empty(len(targets))
     classes = int(targets.max()) + 1
     return Dataset(name, inputs, targets.long(), "classification", classes, *plain)
-
-
-def epoch(source: Source, count: int) -> Iterator[Any]:
-    """Inputs of the micro-batches of epoch 0, for batch-norm statistics."""
-    for step in range(source.steps):
-        for index in range(count):
-            yield source.micro(step, index, count)[0]
