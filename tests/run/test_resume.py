@@ -56,7 +56,7 @@ def test_killed_twice_equals_uninterrupted(tmp_path, method):
 @pytest.mark.soak
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_twenty_times_equals_uninterrupted(tmp_path, method):
-    killed_equals_whole(tmp_path, method, kills=20, epochs=1000)
+    killed_equals_whole(tmp_path, method, kills=20, epochs=500)
 
 
 def compare(first, second):
