@@ -25,7 +25,7 @@ from entropy_mcmc.samplers.codegen import quiet_compiler, two_vectors_at_a_time
 LARGEST = 2**30  # elements per call, so that an index fits 32 bits
 LEAST = 64  # elements; torch.compile would specialise on smaller sizes (1, or equal to another)
 TYPICAL = 2**15  # elements at the first call, from which inductor decides to use all cores
-# Fused multiply-add: a quarter fewer instructions, and one rounding less than the eager path.
+# Fused multiply-add: fewer instructions, and one rounding less than the eager path.
 OPTIONS: dict[str, Any] = {"cpp.enable_floating_point_contract_flag": "fast"}
 
 Kernel = Callable[..., None]
