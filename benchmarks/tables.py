@@ -263,10 +263,10 @@ UCI_TEXT = f"""## Regression: coverage of {LEVEL:.0%} intervals on the UCI sets
 
 Standard splits 0, 1, … of each set, as many as the column says; `EntropyMCMCRegressor` with its
 defaults, `predict_interval(level={LEVEL})` on the test rows. RMSE and NLL are in the units of y."""
-TAIL = """The defaults were chosen on rows held out from the training parts of standard split 0
-(yacht, boston, energy, concrete, wine-red, kin8nm), on a table of those cut into classes, and on
-generated tables. No test row of the split that a number is reported for was used for its fit;
-training parts of split 0 do hold rows that other splits test on."""
+TAIL = """The defaults were chosen on rows held out from the training parts of split 0 (UCI: yacht,
+boston, energy, concrete, wine-red, kin8nm; bundled: wine, breast_cancer, digits), on concrete cut
+into classes, and on generated tables. No test row of the split that a number is reported for was
+used for its fit; training parts of split 0 do hold rows that other splits test on."""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -149,8 +150,6 @@ def moments(values: Doubles) -> tuple[Doubles, Doubles]:
 
 def run_until_finite(plan: Plan, attempt: Callable[[Plan], Result]) -> tuple[Result, float]:
     """Run; where the chains diverge, start again at a third of the lr. Also returns the lr used."""
-    from dataclasses import replace
-
     for number in range(ATTEMPTS):
         lr = plan.lr / 3**number
         try:
