@@ -103,9 +103,3 @@ def test_image_folder_with_two_ranks(image_folder):
     events = run_and_measure(config, image_folder)
     assert events[0]["samples"] == 2
     assert 0 <= events[0]["accuracy"] <= 1
-
-
-@pytest.mark.soak
-def test_resnet50_on_an_image_folder_with_two_ranks(image_folder):
-    events = run_and_measure(image_config(image_folder, "resnet50"), image_folder)
-    assert events[0]["samples"] == 2
