@@ -21,7 +21,8 @@ MUTANTS = {
     "missing sqrt 2": ("samplers/scales.py", "math.sqrt(2.0 * rate", "math.sqrt(rate"),
     "sequential update": (
         RULES,
-        "    theta = theta - lr * grad - decay * theta - pull\n    guide = guide + pull - guide_decay",
+        "    theta = theta - lr * grad - decay * theta - pull\n"
+        "    guide = guide + pull - guide_decay",
         "    theta = theta - lr * grad - decay * theta - pull\n"
         "    pull = coupling * (theta - guide)\n    guide = guide + pull - guide_decay",
     ),

@@ -180,27 +180,34 @@ def test_auto_compiles_where_it_pays(monkeypatch):
     assert len(used) == 1
 
 
+KINDS = [
+    (dtype, noisy, slots)
+    for dtype in (torch.float32, torch.float64)
+    for noisy in (False, True)
+    for slots in ((Slot(0, 0, 500),), (Slot(0, 0, 200), Slot(1, 0, 300)))
+]
+OTHER_RULES = [
+    (entropy_mcmc.exact, 2, 3, 5),
+    (entropy_mcmc.gibbs, 2, 3, 5),
+    (entropy_mcmc.euler_momentum, 4, 5, 6),
+    (sgld.langevin, 1, 2, 3),
+    (sghmc.hamiltonian, 2, 3, 4),
+]
+
+
 @pytest.mark.soak
-def test_every_rule_kind_and_dtype_in_one_process(device):
+@pytest.mark.timeout(1200)
+def test_every_rule_and_every_kind_in_one_process(device):
     """Dynamo gives up after 8 compilations of one code object; none of ours comes near."""
-    euler_like = [(entropy_mcmc.euler, 2, 3, 5), (entropy_mcmc.exact, 2, 3, 5)]
-    rules = [
-        *euler_like,
-        (entropy_mcmc.gibbs, 2, 3, 5),
-        (entropy_mcmc.euler_momentum, 4, 5, 6),
-        (sgld.langevin, 1, 2, 3),
-        (sghmc.hamiltonian, 2, 3, 4),
-    ]
-    for rule, moves, count, coefficients in rules:
-        for dtype in (torch.float32, torch.float64):
-            for schedule in (None, noise.step_schedule(1, 2)):
-                for slots in ((Slot(0, 0, 500),), (Slot(0, 0, 200), Slot(1, 0, 300))):
-                    values = torch.rand(count, 500, dtype=dtype, device=device)
-                    twin = values.clone()
-                    numbers = (0.1,) * coefficients
-                    fused.run(rule, moves, list(values), numbers, schedule, slots)
-                    engine.run_eager(rule, moves, list(twin), numbers, schedule, slots)
-                    torch.testing.assert_close(values, twin, rtol=1e-5, atol=1e-5)
+    euler = (entropy_mcmc.euler, 2, 3, 5)
+    cases = [(euler, *kind) for kind in KINDS] + [(rule, *KINDS[2]) for rule in OTHER_RULES]
+    for (rule, moves, count, coefficients), dtype, noisy, slots in cases:
+        values = torch.rand(count, 500, dtype=dtype, device=device)
+        twin = values.clone()
+        numbers, schedule = (0.1,) * coefficients, noise.step_schedule(1, 2) if noisy else None
+        fused.run(rule, moves, list(values), numbers, schedule, slots)
+        engine.run_eager(rule, moves, list(twin), numbers, schedule, slots)
+        torch.testing.assert_close(values, twin, rtol=1e-5, atol=1e-5)
 
 
 def test_no_warning_escapes_a_compiled_step():
