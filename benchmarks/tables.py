@@ -267,8 +267,8 @@ TAIL = """The defaults were chosen on rows held out from the training parts of s
 boston, energy, concrete, wine-red, kin8nm; bundled: wine, breast_cancer, digits), on concrete cut
 into classes, and on generated tables. No test row of the split that a number is reported for was
 used for its fit; training parts of split 0 do hold rows that other splits test on. The range of
-prior variances that the classifier chooses from was set after the test NLL of MLPClassifier on split
-0 of iris, wine and breast_cancer had been seen."""
+prior variances that the classifier chooses from was set after the test NLL of MLPClassifier on
+split 0 of iris, wine and breast_cancer had been seen."""
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
     variance is the noise learned from all chains. Inputs and targets are standardised inside.
     The parameters are those of `EntropyMCMCClassifier`.
 
-    It is meant for about 100 rows and more. With 50, the learned noise was seen to settle at several
-    times its true value: intervals are then far too wide.
+    It is meant for about 100 rows and more. With 50, the learned noise was seen to settle at
+    several times its true value: intervals are then far too wide.
 
     >>> import numpy as np
     >>> x = np.linspace(-1, 1, 200)[:, None]
