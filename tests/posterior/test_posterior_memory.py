@@ -54,22 +54,27 @@ def grow(posterior, model, upto):
         posterior.collect(step=step)
 
 
-def compare(path, build, x):
+def store(path, build, samples):
     model = build()
-    posterior = Posterior.create(path, model, dtype="bfloat16")
-    grow(posterior, model, 4)
-    few = growth_of_predicting(path, build, x)
-    grow(posterior, model, 64)
-    many = growth_of_predicting(path, build, x)
-    # Not even one more sample (22 MB in bfloat16) stays: stricter than 10 % of the whole peak.
+    grow(Posterior.create(path, model, dtype="bfloat16"), model, samples)
+    return path
+
+
+def compare(folder, build, x):
+    # Both stores exist before the first measurement: the two children inherit the same heap. Free
+    # space in it is not seen as growth, and a write between the two moved the result by 15 %.
+    few_samples, many_samples = (store(folder / str(n), build, n) for n in (4, 64))
+    few = growth_of_predicting(few_samples, build, x)
+    many = growth_of_predicting(many_samples, build, x)
     assert few > 40_000, "the measurement sees the copy of the model"
+    # Stricter than 10 % of the whole peak: the part above the process at rest.
     assert many <= 1.10 * few
 
 
 def test_sixty_four_samples_need_no_more_memory_than_four(tmp_path):
-    compare(tmp_path / "a", wide_mlp, torch.randn(16, 64))
+    compare(tmp_path, wide_mlp, torch.randn(16, 64))
 
 
 @pytest.mark.soak
 def test_the_same_for_resnet18(tmp_path):
-    compare(tmp_path / "a", resnet18, torch.randn(8, 3, 32, 32))
+    compare(tmp_path, resnet18, torch.randn(8, 3, 32, 32))
