@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
-from run.workers import finish_ranks, start_ranks, tiny_config, wait_for_steps
+from entropy_mcmc.run.folder import lock
+from run.workers import (
+    contents,
+    finish_ranks,
+    start_ranks,
+    tiny_config,
+    wait_for_steps,
+)
 
 
 def double_config(folder, method="emcmc", strategy="auto", epochs=5):
@@ -69,3 +76,91 @@ def test_lost_rank_stops_the_other_and_one_rank_goes_on(tmp_path):
     finish_ranks(config, 1)
     finish_ranks(whole, 1)
     assert largest_difference(tmp_path / "run", tmp_path / "whole") <= 1e-9
+
+
+def chains_config(folder, method="emcmc", chains=4, epochs=20):
+    """Chains that ranks share out among themselves, slow enough to be killed."""
+    config = tiny_config(folder, method, epochs=epochs)
+    compute = replace(config.compute, strategy="chains", timeout=60.0)
+    return replace(config, compute=compute, chains=chains, loss="run.workers:slow_loss")
+
+
+def without_config(folder):
+    return {name: value for name, value in contents(folder).items() if name != "config.yaml"}
+
+
+@pytest.fixture(scope="module")
+def one_after_another(tmp_path_factory):
+    """Three chains of one process."""
+    folder = tmp_path_factory.mktemp("sequence") / "run"
+    finish_ranks(chains_config(folder, chains=3), 1)
+    return folder
+
+
+def test_chains_of_two_ranks_are_those_of_one_process(tmp_path, one_after_another):
+    """Three chains, so that one rank has two of them: all files are the same, byte by byte."""
+    finish_ranks(chains_config(tmp_path / "run", chains=3), 2)
+    found = without_config(tmp_path / "run")
+    assert found == without_config(one_after_another)
+    assert sum(name.startswith("samples/") for name in found) == 3 * 4 + 1
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_lost_rank_stops_the_other_chains_which_go_on(tmp_path, one_after_another, lost):
+    config = chains_config(tmp_path / "run", chains=3)
+    processes = start_ranks(config, 2)
+    wait_for_steps(tmp_path / "run", f"metrics.chain-{lost}.jsonl")
+    processes[lost].kill()
+    for process in processes:
+        process.join()
+    codes = [1, 1]
+    codes[lost] = -signal.SIGKILL
+    assert [process.exitcode for process in processes] == codes
+    log = (tmp_path / f"run.log{1 - lost}").read_text()
+    assert f"process {lost} was lost; stopped at step" in log
+    assert "run the same command again to go on, with any number of processes" in log
+    finish_ranks(config, 2)
+    assert without_config(tmp_path / "run") == without_config(one_after_another)
+
+
+def test_chains_go_on_with_one_rank(tmp_path, one_after_another):
+    config = chains_config(tmp_path / "run", chains=3)
+    processes = start_ranks(config, 2)
+    wait_for_steps(tmp_path / "run", "metrics.chain-1.jsonl")
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
+    assert {process.exitcode for process in processes} <= {1, 128 + signal.SIGTERM}
+    finish_ranks(config, 1)
+    found, wanted = without_config(tmp_path / "run"), without_config(one_after_another)
+    # The journal has the same lines, but those of both interrupted chains come first.
+    del found["metrics.jsonl"], wanted["metrics.jsonl"]
+    assert found == wanted
+    one, two = (
+        sorted((folder / "metrics.jsonl").read_text().splitlines())
+        for folder in (tmp_path / "run", one_after_another)
+    )
+    assert one == two
+
+
+def test_error_of_one_chain_stops_the_others(tmp_path):
+    config = chains_config(tmp_path / "run", chains=2, epochs=400)
+    config = replace(config, loss="run.workers:loss_that_fails_on_rank_1")
+    processes = start_ranks(config, 2)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [1, 1]
+    assert "process 1 stopped with an error" in (tmp_path / "run.log0").read_text()
+    assert "NaN or infinite" in (tmp_path / "run.log1").read_text()
+
+
+def test_folder_taken_by_another_stops_all_ranks_with_a_message(tmp_path):
+    held = lock(tmp_path / "run")
+    processes = start_ranks(chains_config(tmp_path / "run"), 2)
+    for process in processes:
+        process.join()
+    held.release()
+    assert [process.exitcode for process in processes] == [1, 1]
+    assert "is used by another process" in (tmp_path / "run.log0").read_text()
+    assert "process 0 stopped before the first step" in (tmp_path / "run.log1").read_text()

@@ -48,6 +48,12 @@ def slow_loss(output, target):
     return nn.functional.cross_entropy(output, target)
 
 
+def loss_that_fails_on_rank_1(output, target):
+    """NaN in one process of several."""
+    loss = slow_loss(output, target)
+    return loss * float("nan") if os.environ["RANK"] == "1" else loss
+
+
 def tiny_config(folder, method="emcmc", **schedule):
     config = RunConfig(run_dir=str(folder), method=method, log_every=7)
     if method == "ensemble":
@@ -130,16 +136,16 @@ def finish(config, more_cycles=None):
     assert process.exitcode == 0
 
 
-def wait_for_steps(folder):
+def wait_for_steps(folder, journal="metrics.jsonl"):
     """Until the run has written its first line."""
-    path = folder / "metrics.jsonl"
+    path = folder / journal
     while not (path.exists() and path.stat().st_size):
         time.sleep(0.01)
 
 
 def contents(folder):
     """Digest of everything that a run must repeat, by file name."""
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"]
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name[0] != "."]
     kept = [p for p in files if p.parent.parent.name != "checkpoint"]
     for chain in (folder / "checkpoint").iterdir():
         newest = max(p.stem for p in chain.glob("*.json"))

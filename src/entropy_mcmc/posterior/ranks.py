@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 
 from entropy_mcmc.errors import StateError
 
+_alone = False
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Inside, this process acts for itself, although it is one of a group."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
 
 def several() -> bool:
-    """Whether this process is one of a group."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    """Whether this process is one of a group that acts together."""
+    return (
+        not _alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    )
 
 
 def is_main() -> bool:

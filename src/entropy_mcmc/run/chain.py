@@ -18,6 +18,7 @@ from entropy_mcmc.run.devices import cast
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
+from entropy_mcmc.run.peers import Peers
 from entropy_mcmc.run.plan import Plan
 from entropy_mcmc.run.problem import Problem
 from entropy_mcmc.run.seeds import derive
@@ -41,11 +42,13 @@ class Context:
     posterior: Posterior
     cycle_steps: int
     cycles: int
+    part: int | None = None  # the chain that has a journal of its own
+    peers: Peers | None = None  # other processes, with chains of their own
 
     @property
     def journal(self) -> Journal:
         """`metrics.jsonl` of the run."""
-        return Journal(self.folder)
+        return Journal(self.folder, self.part)
 
     def checkpoints(self, chain: int) -> Path:
         """Where a chain keeps its checkpoints."""

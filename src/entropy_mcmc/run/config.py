@@ -24,6 +24,7 @@ METHODS = (
     "ensemble",
 )
 SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
+STRATEGIES = ("auto", "ddp", "fsdp2", "chains")
 LIKELIHOODS = ("classification", "regression")
 
 
@@ -99,7 +100,7 @@ class ComputeConfig:
     accelerator: str = option("auto", "cpu, cuda, mps or auto")
     devices: int = option(1, "processes per machine")
     nodes: int = option(1, "machines")
-    strategy: str = option("auto", "auto, ddp or fsdp2")
+    strategy: str = option("auto", "auto, ddp, fsdp2; chains: each process its own chains")
     precision: str = option("32-true", "32-true, 64-true, bf16-mixed, bf16-true or 16-mixed")
     micro_batches: int | None = option(None, "equal parts of a batch; one per process by default")
     sync_batchnorm: bool = option(False, "batch norm over the whole batch, on GPUs")
@@ -147,7 +148,7 @@ class RunConfig:
         check_choice("likelihood", self.likelihood, (None, *LIKELIHOODS))
         check_choice("output.baseline", self.output.baseline, ("auto", "sgd", "none"))
         check_choice("sampler.fused", self.sampler.fused, ("auto", "yes", "no"))
-        check_choice("compute.strategy", self.compute.strategy, ("auto", "ddp", "fsdp2"))
+        check_choice("compute.strategy", self.compute.strategy, STRATEGIES)
         check_count("seed", self.seed, least=0)
         check_count("log_every", self.log_every)
         check_count("schedule.epochs", self.schedule.epochs)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.run.config import ComputeConfig, RunConfig
 from entropy_mcmc.run.methods import METHODS
 
 DOUBLE = "64-true"
+T = TypeVar("T")
 
 
 def make_fabric(config: RunConfig) -> Any:
@@ -31,11 +32,49 @@ def make_fabric(config: RunConfig) -> Any:
         devices=devices,
         num_nodes=nodes,
         strategy=_strategy(compute, devices * nodes) if devices * nodes > 1 else "auto",
-        # Fabric's double precision casts the output back to float32; `cast` does it instead.
-        precision="32-true" if compute.precision == DOUBLE else compute.precision,  # type: ignore[arg-type]
+        precision=_precision(compute),
     )
     fabric.launch()
     return fabric
+
+
+def own_fabric(fabric: Any, config: RunConfig) -> Any:
+    """The Fabric of a chain: that of all processes, unless each process has its own chains."""
+    if fabric.world_size == 1 or config.compute.strategy != "chains":
+        return fabric
+    if config.compute.sync_batchnorm:
+        raise ConfigError(
+            "compute.sync_batchnorm must be false with compute.strategy='chains': it would mix "
+            "the chains of different processes"
+        )
+    from lightning_fabric import Fabric
+
+    index = fabric.device.index
+    return Fabric(
+        accelerator=fabric.device.type,
+        devices=1 if index is None else [index],
+        precision=_precision(config.compute),
+    )
+
+
+def on_first(fabric: Any, action: Callable[[], T]) -> T | None:
+    """Run `action` on process 0; if it fails there, all processes stop, with a message."""
+    fabric.barrier()  # what the others read before, they read before `action` changes it
+    done: T | None = None
+    failure: Exception | None = None
+    if fabric.is_global_zero:
+        try:
+            done = action()
+        except Exception as error:
+            failure = error
+    failed = torch.tensor(float(failure is not None), device=fabric.device)
+    if fabric.world_size > 1:
+        failed = fabric.all_reduce(failed, reduce_op="max")
+    if failure is not None:
+        raise failure
+    if failed:
+        raise StateError("process 0 stopped before the first step; its own message says why")
+    return done
 
 
 def check_precision(config: RunConfig) -> None:
@@ -62,6 +101,11 @@ def _processes(compute: ComputeConfig) -> tuple[int, int]:
     world = int(os.environ["WORLD_SIZE"])
     local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
     return local, world // local
+
+
+def _precision(compute: ComputeConfig) -> Any:
+    # Fabric's double precision casts the output back to float32; `cast` does it instead.
+    return "32-true" if compute.precision == DOUBLE else compute.precision
 
 
 def _strategy(compute: ComputeConfig, processes: int) -> Any:

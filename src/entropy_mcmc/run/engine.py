@@ -16,11 +16,12 @@ from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
-from entropy_mcmc.run.devices import cast, make_fabric, setup
+from entropy_mcmc.run.devices import cast, make_fabric, on_first, own_fabric, setup
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.likelihood import check_labels, check_shapes
 from entropy_mcmc.run.loop import run_chain
 from entropy_mcmc.run.methods import METHODS, choose_eta, fill
+from entropy_mcmc.run.parallel import SharedPosterior, run_own_chains
 from entropy_mcmc.run.plan import cycle_steps
 from entropy_mcmc.run.problem import Problem, build_problem, fingerprint
 from entropy_mcmc.run.source import Source
@@ -62,21 +63,38 @@ def run(
     fabric = make_fabric(config)
     problem = build_problem(config, model, data, loss)
     config = fill(config, problem.likelihood)
-    lock = folders.lock(folder) if fabric.is_global_zero else None
+    lock = on_first(fabric, lambda: folders.lock(folder))
     try:
-        network, module = setup(fabric, problem.model, config.compute)
-        _probe(config, problem, fabric, module)
-        record = _settle(config, folder, fabric, problem, model, data, override)
+        own = own_fabric(fabric, config)
+        network, module = setup(own, problem.model, config.compute)
+        _probe(config, problem, own, module)
+        record = _settle(config, folder, fabric, own.world_size, problem, model, data, override)
         record = _extend(record, folder, fabric, more_cycles)
-        context = _context(record, folder, fabric, problem, network, module)
-        with context.posterior:
-            for chain in range(record.config.chains or 1):
-                run_chain(context, chain)
-            _refresh(context)
+        context = _context(record, folder, own, problem, network, module)
+        context = _run_chains(context, fabric)
         return Run(folder, record, problem, context.posterior, fabric.is_global_zero)
     finally:
         if lock is not None:
             lock.release()
+
+
+def _run_chains(context: Context, fabric: Any) -> Context:
+    """All chains, and the batch-norm statistics of their samples."""
+    if context.fabric is not fabric:
+        context.posterior.close()
+        fabric.barrier()
+        shared = SharedPosterior.open(context.folder, context.model, output=context.problem.output)
+        context = replace(context, posterior=shared)
+        run_own_chains(context, fabric, _Epoch(context))
+        on_first(fabric, context.journal.merge)
+        return context
+    on_first(fabric, context.journal.merge)
+    with context.posterior:
+        for chain in range(context.config.chains or 1):
+            run_chain(context, chain)
+        with torch.random.fork_rng(), explained(context.folder):
+            context.posterior.refresh_batchnorm(_Epoch(context))
+    return context
 
 
 def resolve(config: RunConfig, source: Source, world_size: int) -> tuple[RunConfig, int]:
@@ -92,6 +110,7 @@ def _settle(
     config: RunConfig,
     folder: Path,
     fabric: Any,
+    world_size: int,
     problem: Problem,
     model: Any,
     data: Any,
@@ -103,8 +122,8 @@ def _settle(
         # Fixed by the first start, so that a run can go on with another number of processes.
         fixed = old.config.compute.micro_batches
         config = with_parts(config, compute={"micro_batches": fixed})
-    config, length = resolve(config, problem.source, fabric.world_size)
-    _check_split(config, fabric.world_size)
+    config, length = resolve(config, problem.source, world_size)
+    _check_split(config, world_size)
     names = (
         None if model is not None else config.model.name,
         None if data is not None else config.data.name,
@@ -118,10 +137,7 @@ def _settle(
     if old is not None:
         folders.check_same(folder, old, new, override=override)
         return replace(new, machine=old.machine, more_cycles=old.more_cycles)
-    fabric.barrier()
-    if fabric.is_global_zero:
-        folders.write(folder, new)
-    fabric.barrier()
+    on_first(fabric, lambda: folders.write(folder, new))
     return new
 
 
@@ -153,10 +169,7 @@ def _extend(record: Record, folder: Path, fabric: Any, more: int | None) -> Reco
     total = record.cycle_steps * record.cycles
     chains = [folder / "checkpoint" / f"chain-{c}" for c in range(record.config.chains or 1)]
     finished = all(newest_step(chain) == total for chain in chains)
-    fabric.barrier()
-    if fabric.is_global_zero:
-        folders.extended(folder, record, more, finished=finished)
-    fabric.barrier()
+    on_first(fabric, lambda: folders.extended(folder, record, more, finished=finished))
     return folders.read_existing(folder)
 
 
@@ -227,8 +240,3 @@ class _Epoch:
             for index in context.micro_batches:
                 inputs, _ = source.micro(step, index, count)
                 yield cast(inputs, context.config.compute.precision)
-
-
-def _refresh(context: Context) -> None:
-    with torch.random.fork_rng(), explained(context.folder):
-        context.posterior.refresh_batchnorm(_Epoch(context))

@@ -18,8 +18,9 @@ Event = Mapping[str, Any]
 class Journal:
     """Append-only during a chain; rewritten atomically when a run resumes or is evaluated."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
+    def __init__(self, folder: Path, part: int | None = None) -> None:
+        """The run's journal, or the part of it that chain `part` writes in its own process."""
+        self.path = folder / (NAME if part is None else _part(part))
 
     def events(self) -> list[dict[str, Any]]:
         """All whole lines."""
@@ -61,9 +62,36 @@ class Journal:
         training = [event for event in self.events() if event["kind"] != "evaluate"]
         self._rewrite([*training, *({"kind": "evaluate", **event} for event in events)])
 
+    def merge(self) -> None:
+        """Take in the parts, in the order of the chains; done again after a kill, it is the same.
+
+        Lines that a part repeats, and evaluations of an older state, go.
+        """
+        for path in sorted(self.path.parent.glob(_part("*")), key=_number):
+            chain, new = _number(path), Journal(path.parent, _number(path)).events()
+            first = new[0]["step"] if new else float("inf")
+            self._rewrite([*self._before(chain, first), *new])
+            path.unlink()
+
+    def _before(self, chain: int, step: float) -> list[dict[str, Any]]:
+        return [
+            event
+            for event in self.events()
+            if event["kind"] != "evaluate"
+            and not (event["chain"] == chain and event["step"] >= step)
+        ]
+
     def _rewrite(self, events: list[Any]) -> None:
         with explained(self.path.parent), atomic(self.path) as temporary:
             temporary.write_text("".join(map(_line, events)), encoding="utf-8")
+
+
+def _part(chain: int | str) -> str:
+    return f"metrics.chain-{chain}.jsonl"
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])
 
 
 def _line(event: Event) -> str:

@@ -62,11 +62,14 @@ def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Inter
                 context.journal.append(event)
             progress.show(event)
         signum = due.look(chain.step)
-        if due.checkpoint or signum or chain.finished:
+        trouble = context.peers.trouble if context.peers is not None else None
+        if due.checkpoint or signum or trouble or chain.finished:
             chain.save()
             due.restart()
         if signum and not chain.finished:
             raise _stop(context, chain, signum)
+        if trouble and not chain.finished:
+            raise StateError(f"{trouble}; {_stopped(context, chain)}, with any number of processes")
 
 
 class _Due:
@@ -96,13 +99,17 @@ class _Due:
 
 
 def _stop(context: Context, chain: Chain, signum: int) -> Interrupted:
-    message = (
-        f"stopped at step {chain.step} of chain {chain.number}; a checkpoint is in "
-        f"{context.folder}: run the same command again to go on"
-    )
+    message = _stopped(context, chain)
     if context.fabric.is_global_zero:
         print(message, file=sys.stderr, flush=True)
     return Interrupted(message, signum)
+
+
+def _stopped(context: Context, chain: Chain) -> str:
+    return (
+        f"stopped at step {chain.step} of chain {chain.number}; a checkpoint is in "
+        f"{context.folder}: run the same command again to go on"
+    )
 
 
 def _progress(context: Context, chain: Chain) -> Progress:
@@ -110,7 +117,8 @@ def _progress(context: Context, chain: Chain) -> Progress:
     chains = context.config.chains or 1
     label = context.config.method + (f" {chain.number + 1}/{chains}" if chains > 1 else "")
     main = context.fabric.is_global_zero
-    progress = make_progress(label, chain.step, chain.plan.total, shown=output.progress and main)
+    shown = output.progress and main and (context.peers is None or context.peers.rank == 0)
+    progress = make_progress(label, chain.step, chain.plan.total, shown=shown)
     if output.tensorboard and main:
         return TensorBoard(progress, context.folder / "tensorboard", chain.number)
     return progress
