@@ -1,0 +1,100 @@
+"""The search: every method gets the same number of trials, judged on held-out training data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.reproduce.jobs import Job, Place, read
+from entropy_mcmc.reproduce.methods import ENTRIES, job
+from entropy_mcmc.reproduce.scale import Scale
+
+GROUP = "search"
+SEED = 0
+
+
+def trials(method: str, count: int) -> list[dict[str, float]]:
+    """A Latin hypercube on the logarithms: each number takes `count` evenly spaced values.
+
+    >>> [round(t["lr"], 3) for t in sorted(trials("sgd", 3), key=lambda t: t["lr"])]
+    [0.018, 0.055, 0.173]
+    """
+    space = ENTRIES[method].space
+    draws = np.random.default_rng(np.frombuffer(method.encode(), dtype=np.uint8).tolist())
+    columns = {}
+    for name, (low, high) in space.items():
+        middle = (np.arange(count) + 0.5) / count
+        values = low * (high / low) ** draws.permutation(middle)
+        columns[name] = [float(f"{v:.4g}") for v in values]
+    return [{name: columns[name][i] for name in space} for i in range(count)]
+
+
+def jobs(chosen: Scale, methods: Iterable[str]) -> list[Job]:
+    """All trials of some methods, at the search's length, on the validation split."""
+    data = {**chosen.data, "validation": True, "test_rows": chosen.validation_rows}
+    changes = {"data": {"options": data}}
+    warm = {"lr": 0.1}
+    return [
+        job(
+            method,
+            SEED,
+            chosen,
+            numbers,
+            group=GROUP,
+            label=f"{method}-trial{index}",
+            part=chosen.search_part,
+            warm_numbers=warm,
+            changes=changes,
+        )
+        for method in methods
+        for index, numbers in enumerate(trials(method, chosen.trials))
+    ]
+
+
+def choose(chosen: Scale, place: Place) -> dict[str, Any]:
+    """The best trial of each method by validation NLL; written to `tuned.json`."""
+    found: dict[str, Any] = {}
+    for method in ENTRIES:
+        results = [(read(place, j), n) for j, n in _pairs(chosen, method)]
+        ranked = [(r["test"]["both"]["nll"], n) for r, n in results if r is not None]
+        if len(ranked) < chosen.trials:
+            raise ConfigError(f"the search of {method} is not finished: {len(ranked)} trials")
+        best = min(range(len(ranked)), key=lambda i: ranked[i][0])
+        found[method] = {
+            "numbers": ranked[best][1],
+            "validation_nll": ranked[best][0],
+            "all": [{"validation_nll": nll, **numbers} for nll, numbers in ranked],
+        }
+    with atomic(tuned_file(place)) as temporary:
+        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def _pairs(chosen: Scale, method: str) -> list[tuple[Job, Mapping[str, float]]]:
+    return list(zip(jobs(chosen, [method]), trials(method, chosen.trials), strict=True))
+
+
+def tuned_file(place: Place) -> Any:
+    """Where the chosen numbers are."""
+    return place.results / "tuned.json"
+
+
+def tuned(chosen: Scale, place: Place) -> dict[str, dict[str, float]]:
+    """The chosen numbers of each method.
+
+    The paper's scale has the paper's own; the smoke scale the middle of each range.
+    """
+    if chosen.name == "paper":
+        return {method: {} for method in ENTRIES}
+    if not chosen.trials:
+        return {method: trials(method, 1)[0] for method in ENTRIES}
+    path = tuned_file(place)
+    if not path.exists():
+        raise ConfigError(f"{path} is missing; run `emcmc reproduce search` first")
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return {method: stored[method]["numbers"] for method in ENTRIES}

@@ -1,0 +1,77 @@
+"""Outcomes as text, and numbers with their standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from entropy_mcmc.reproduce.items import Outcome, Verdict
+
+
+def mean_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and its standard error over seeds; None with one seed."""
+    array = np.asarray(values, dtype=np.float64)
+    if len(array) < 2:
+        return float(array.mean()), None
+    return float(array.mean()), float(array.std(ddof=1) / np.sqrt(len(array)))
+
+
+def number(values: Sequence[float], digits: int = 3, factor: float = 1.0) -> str:
+    """`mean ± standard error`.
+
+    >>> number([0.5, 0.7], 1, 100)
+    '60.0 ± 10.0'
+    """
+    mean, error = mean_error([value * factor for value in values])
+    return f"{mean:.{digits}f}" if error is None else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def compared(
+    claim: str, better: Sequence[float], other: Sequence[float], *, lower: bool, unit: str = ""
+) -> Verdict:
+    """Whether `better` beats `other`, paired by seed: decided beyond two standard errors."""
+    sign = -1.0 if lower else 1.0
+    gains = [sign * (a - b) for a, b in zip(better, other, strict=True)]
+    mean, error = mean_error(gains)
+    if error is None:
+        return Verdict(claim, f"better by {mean:.4g}{unit} (one seed)", UNDECIDED)
+    measured = f"better by {mean:.4g} ± {error:.2g}{unit} (standard error, {len(gains)} seeds)"
+    if abs(mean) <= 2 * error:
+        return Verdict(claim, measured, UNDECIDED)
+    return Verdict(claim, measured, HOLDS if mean > 0 else FAILS)
+
+
+HOLDS, FAILS = "holds", "does not hold"
+UNDECIDED = "not decided at this scale"
+
+
+def markdown(outcome: Outcome) -> str:
+    """Table, verdicts and notes."""
+    parts = []
+    if outcome.rows:
+        parts.append(_table(outcome.columns, outcome.rows))
+    parts += [f"![{name}]({name}.png)" for name in outcome.figures]
+    if outcome.verdicts:
+        lines = [[v.claim, v.measured, f"**{v.decision}**"] for v in outcome.verdicts]
+        parts.append(_table(["claim of the paper", "measured", "verdict"], lines))
+    parts += outcome.notes
+    return "\n\n".join(parts)
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    head = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def show(title: str, outcome: Outcome) -> str:
+    """The outcome for a terminal."""
+    lines = [title, ""]
+    if outcome.rows:
+        table = [outcome.columns, *outcome.rows]
+        widths = [max(len(row[i]) for row in table) for i in range(len(outcome.columns))]
+        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
+    for verdict in outcome.verdicts:
+        lines += ["", f"claim:    {verdict.claim}", f"measured: {verdict.measured}"]
+        lines += [f"verdict:  {verdict.decision}"]
+    return "\n".join([*lines, "", *outcome.notes]).rstrip() + "\n"
