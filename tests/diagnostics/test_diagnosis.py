@@ -68,11 +68,21 @@ def test_a_run_is_diagnosed(tmp_path):
     assert found.measured is not None
     assert len(thermometer.readings) >= 2
     text = str(found)
-    assert "theta: mixing" in text
-    assert "temperature" in text
+    for words in ("theta          8 draws in 2 cycles", "temperature", "another class"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 100
     assert "nan" not in text
     orders = [("problem", "warning", "note", "ok").index(a.severity) for a in found.advice]
     assert orders == sorted(orders)
+
+
+def test_thermometers_of_two_chains_are_pooled(tmp_path):
+    """Independent chains: the error of the mean falls by √2, the mean is that of all readings."""
+    (first, one), (_, two) = (chain(tmp_path / str(seed), seed=seed) for seed in (0, 1))
+    apart = [diagnose(first, data()[0], thermometer=t).measured for t in (one, two)]
+    both = diagnose(first, data()[0], thermometer=[one, two]).measured
+    assert both.value == pytest.approx((apart[0].value + apart[1].value) / 2)
+    assert both.error == pytest.approx(apart[0].error / 2**0.5)
 
 
 def test_few_draws_and_several_chains(tmp_path):

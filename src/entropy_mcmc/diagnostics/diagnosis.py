@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any, Protocol, cast
 
 import torch
@@ -18,9 +19,12 @@ from entropy_mcmc.diagnostics.cycles import (
     weight_distances,
 )
 from entropy_mcmc.diagnostics.function_space import Mixing, mixing
-from entropy_mcmc.diagnostics.heat import Estimate, Verdict, average, judge
+from entropy_mcmc.diagnostics.heat import Estimate, Verdict, average, independent, judge
 from entropy_mcmc.diagnostics.thermometer import Thermometer
 from entropy_mcmc.errors import StateError
+
+CLASSES = "share of inputs with another class"
+MEANS = "root mean square difference of means"
 
 
 class Samples(Protocol):
@@ -46,13 +50,15 @@ class Samples(Protocol):
 class RoleDiagnosis:
     """Samples of one role: mixing of predictions, distances of weights and predictions.
 
-    `same_law` is the p-value of "cycles do not differ", None where it has no meaning.
+    `compared` says what the distance of predictions is; `same_law` is the p-value of "cycles do
+    not differ", None where it has no meaning.
     """
 
     role: str
     mixing: Mixing
     weights: Contrast
     predictions: Contrast
+    compared: str
     same_law: float | None
 
 
@@ -84,19 +90,22 @@ class Diagnosis:
         if self.measured is not None:
             rows.append(("temperature", f"{self.measured} measured, {self.temperature:.4g} set"))
         for found in self.roles:
-            rows.append((f"{found.role}: mixing", str(found.mixing)))
-            rows.append((f"{found.role}: weights", str(found.weights)))
-            rows.append((f"{found.role}: predictions", str(found.predictions)))
+            rows.append((found.role, found.mixing.brief("cycles")))
+            rows.append(("  weights", f"distance {found.weights}"))
+            rows.append(("  predictions", f"{found.compared} {found.predictions}"))
         rows += [(f"[{item.severity}]", item.text) for item in self.advice]
-        width = max((len(label) for label, _ in rows), default=0)
-        return "\n".join(["Diagnosis", *(f"  {label:<{width}}  {text}" for label, text in rows)])
+        return "\n".join(["Diagnosis", *(_wrapped(*row) for row in rows)])
+
+
+def _wrapped(label: str, text: str) -> str:
+    return fill(text, 100, initial_indent=f"  {label:<15}", subsequent_indent=" " * 17)
 
 
 def diagnose(
     posterior: Samples | Sequence[Samples],
     x: Any,
     *,
-    thermometer: Thermometer | None = None,
+    thermometer: Thermometer | Sequence[Thermometer] | None = None,
     gradient_variance: Estimate | float | None = None,
     batch_size: int = 256,
     chain_of: Callable[[Any], Any] | None = None,
@@ -106,7 +115,7 @@ def diagnose(
     Args:
         posterior: A `Posterior`, or several of the same model (chains).
         x: Inputs on which predictions are compared; a few hundred rows are enough.
-        thermometer: The one that followed the run, with its readings.
+        thermometer: The one that followed the run, with its readings; one for each chain.
         gradient_variance: V of `gradient_variance`, to tell mini-batch heat apart.
         batch_size: Rows at a time.
         chain_of: Entry of `posterior.samples` → its chain, for a store that holds several; by
@@ -120,21 +129,33 @@ def diagnose(
     )
     if not roles:
         raise StateError("the posterior has no samples to diagnose; collect some first")
-    found: list[Advice] = []
+    followed = _thermometers(thermometer)
+    readings = independent([t.readings for t in followed])
     temperature = measured = verdict = None
-    if thermometer is not None:
-        found += advise.on_coupling(thermometer)
-        if thermometer.readings:
-            temperature = thermometer.readings[-1].temperature
-            ratio, error = average(thermometer.readings)
-            measured = Estimate(temperature * ratio, temperature * error)
-            verdict = judge(thermometer.readings, gradient_variance)
-            found += advise.on_temperature(verdict, temperature)
+    # Chains of a run share their settings: what is said of all is said once.
+    found = list(dict.fromkeys(item for t in followed for item in advise.on_coupling(t)))
+    if readings:
+        temperature = readings[-1].temperature
+        ratio, error = average(readings)
+        measured = Estimate(temperature * ratio, temperature * error)
+        verdict = judge(readings, gradient_variance)
+        found += advise.on_temperature(verdict, temperature)
     for entry in roles:
         found += advise.on_mixing(entry.role, entry.mixing, entry.same_law)
         found += advise.on_cycles(entry.role, entry.weights)
+    notes: dict[str, list[str]] = {}
+    for entry in roles:
+        for note in entry.mixing.notes:
+            notes.setdefault(note, []).append(entry.role)
+    found += [Advice("note", f"{' and '.join(who)}: {note}") for note, who in notes.items()]
     found.sort(key=lambda item: -advise.SEVERITIES.index(item.severity))
     return Diagnosis(temperature, measured, verdict, roles, tuple(found))
+
+
+def _thermometers(given: Thermometer | Sequence[Thermometer] | None) -> list[Thermometer]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, Thermometer) else list(given)
 
 
 def _chains(posterior: Samples | Sequence[Samples]) -> list[Samples]:
@@ -172,6 +193,7 @@ def _diagnose_role(
         mixing(groups),
         weight_distances(zip(labels, _weights(role, chains), strict=True)),
         prediction_distances(together, labels),
+        CLASSES if together.ndim == 3 else MEANS,
         same_law(together, labels),
     )
 

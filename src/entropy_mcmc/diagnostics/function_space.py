@@ -44,12 +44,16 @@ class Mixing:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = [f"{self.draws} draws in {self.chains} chains, {self.functions} predictions"]
+        return "; ".join([self.brief(), *self.notes])
+
+    def brief(self, groups: str = "chains") -> str:
+        """The numbers without the notes; `groups` is what the chains are called."""
+        parts = [f"{self.draws} draws in {self.chains} {groups}, {self.functions} predictions"]
         if self.ess:
             parts.append(f"ESS {self.ess[0]:.1f} at worst, {self.ess[1]:.1f} in the median")
         if self.rhat:
             parts.append(f"R-hat {self.rhat[0]:.3f} at worst, {self.rhat[1]:.3f} in the median")
-        return "; ".join([*parts, *self.notes])
+        return "; ".join(parts)
 
 
 def mixing(chains: Sequence[Any], *, max_functions: int = 200) -> Mixing:

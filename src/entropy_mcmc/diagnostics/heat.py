@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,8 @@ from entropy_mcmc.diagnostics.thermometer import Reading, mean_error
 from entropy_mcmc.errors import ConfigError, StateError, check_positive
 
 THRESHOLD = 3.5  # standard errors; a Gaussian is outside in 1 of 2,149 readings
+
+APART = 100.0  # difference of clocks at which e^{-2·clock} is nothing
 
 
 class Estimate(NamedTuple):
@@ -151,6 +153,20 @@ def average(readings: Sequence[Reading]) -> Estimate:
     """Mean ratio of the readings, with the standard error that their correlation leaves."""
     error = mean_error(readings)
     return Estimate(sum(reading.ratio for reading in readings) / len(readings), error)
+
+
+def independent(chains: Sequence[Sequence[Reading]]) -> list[Reading]:
+    """Readings of several chains in one list; their clocks are set so far apart as to be unrelated.
+
+    >>> one = Reading(1, 9, 1.0, 1.0, 0.0, 1.0, 0.1, clock=2.0, rule="euler")
+    >>> [reading.clock for reading in independent([[one], [one]])]
+    [2.0, 104.0]
+    """
+    found: list[Reading] = []
+    for readings in chains:
+        start = found[-1].clock + APART if found else 0.0
+        found += [replace(reading, clock=start + reading.clock) for reading in readings]
+    return found
 
 
 def power(size: int, relative_error: float, *, threshold: float = THRESHOLD) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from entropy_mcmc.diagnostics import Thermometer
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import checkpoint as checkpoints
@@ -78,6 +79,7 @@ class Chain:
         params = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         seed = derive(config.seed, "noise", number)
         self.sampler = build(config, params, self.source.num_data, seed)
+        self.thermometer = Thermometer(self.sampler) if config.method == "emcmc" else None
         self.plan = Plan(config, self.sampler, context.cycle_steps, context.cycles)
         self.step = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64)
@@ -98,12 +100,15 @@ class Chain:
         except (NonFiniteError, IndexError, RuntimeError, ValueError) as error:
             self._explain(error)
             raise
+        if self.thermometer is not None:
+            self.thermometer.step()
         self.loss_sum = self.loss_sum.to(loss.device) + loss.detach().double()
         self.loss_count += 1
         self.step += 1
         if self.plan.is_due(self.step - 1):
             with checkpoints.explained(self.context.folder):
                 self._collect()
+            self._read()
 
     def _move(self) -> Tensor:
         calls = iter(range(2**31))
@@ -170,6 +175,15 @@ class Chain:
         else:
             context.posterior.collect(self.sampler, step=key, cycle=cycle)
 
+    def _read(self) -> None:
+        """Read the thermometer, once the guide has had the time to reach its law."""
+        if self.thermometer is None or not self.thermometer.ready:
+            return
+        reading = self.thermometer.read()
+        if self.context.fabric.is_global_zero:
+            event = {"kind": "thermometer", "chain": self.number, **asdict(reading)}
+            self.context.journal.append(event)
+
     @torch.no_grad()
     def _average(self, key: int, cycle: int) -> None:
         """Add θ to the mean; at the end store the mean as the one sample."""
@@ -221,6 +235,8 @@ class Chain:
             "loss_count": self.loss_count,
             "averaged": self.averaged,
         }
+        if self.thermometer is not None:
+            numbers["thermometer"] = self.thermometer.state_dict()
         if self.context.fabric.is_global_zero:
             self.context.journal.sync()
             state = checkpoints.Checkpoint(self.step, tensors, numbers)
@@ -237,3 +253,5 @@ class Chain:
         self.step, self.averaged = found.step, numbers["averaged"]
         self.loss_sum = torch.tensor(numbers["loss_sum"], dtype=torch.float64)
         self.loss_count = numbers["loss_count"]
+        if self.thermometer is not None:
+            self.thermometer.load_state_dict(numbers["thermometer"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from entropy_mcmc import data as data_sets
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
+from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import Run, run
 from entropy_mcmc.run.evaluate import BASELINE, evaluate, load_run, table
 from entropy_mcmc.run.journal import Journal
@@ -52,13 +53,19 @@ def baseline_config(config: RunConfig) -> RunConfig:
 
 
 def _report(done: Run) -> None:
-    journal = Journal(done.folder)
     print(f"{len(done.posterior)} samples in {done.folder}")
-    if done.problem.test is None:
+    found = load_run(done.folder)
+    _show_quality(found)
+    print(diagnose_run(found))
+
+
+def _show_quality(found: Run) -> None:
+    journal = Journal(found.folder)
+    if found.problem.test is None:
         print("no test data were given, so nothing was measured")
         return
     if not journal.evaluations():
-        evaluate(load_run(done.folder))
+        evaluate(found)
     print(table(journal.evaluations()))
     if any(event["set"] == "ood:shuffled" for event in journal.evaluations()):
         print("ood:shuffled = test images with all pixels rearranged; score: predictive entropy")

@@ -1,0 +1,134 @@
+"""After a run: is it at its temperature, has it mixed? Printed, and kept in `diagnostics.json`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.data import Dataset
+from entropy_mcmc.diagnostics import Diagnosis, Estimate, Thermometer, diagnose, gradient_variance
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.run.chain import STRIDE
+from entropy_mcmc.run.checkpoint import explained, newest_step
+from entropy_mcmc.run.devices import DOUBLE, cast
+from entropy_mcmc.run.engine import Run
+
+NAME = "diagnostics.json"
+ROWS = 100  # inputs on which predictions are compared
+PAIRS = 8  # samples at which two mini-batch gradients are taken, for their variance
+# Parameters times batch size above which these gradients would take longer than a few seconds.
+AFFORDABLE = 10**8
+ONE_NETWORK = "one network: there is nothing to diagnose"
+
+
+def diagnose_run(run: Run) -> str:
+    """Diagnose the samples of a run, write `diagnostics.json`, and return the text to show."""
+    found = _diagnosis(run) if len(run.posterior) > 1 else None
+    text = ONE_NETWORK if found is None else str(found)
+    content: dict[str, Any] = {"text": text, "samples": len(run.posterior), "severity": "ok"}
+    if found is not None:
+        content |= {"severity": found.severity, **asdict(found)}
+    with explained(run.folder), atomic(run.folder / NAME) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return text
+
+
+def _diagnosis(run: Run) -> Diagnosis:
+    followed = thermometers(run.folder)
+    return diagnose(
+        run.posterior,
+        inputs_of(run),
+        thermometer=list(followed.values()),
+        gradient_variance=_variance(run, _read(run, followed)),
+        chain_of=lambda sample: sample.step // STRIDE,
+    )
+
+
+def thermometers(folder: Path) -> dict[int, Thermometer]:
+    """The thermometer of each chain, as its newest checkpoint left it; none without a guide."""
+    found = {}
+    for chain in sorted((folder / "checkpoint").glob("chain-*")):
+        meta = chain / f"{newest_step(chain):012d}.json"
+        if not meta.exists():
+            continue
+        numbers = json.loads(meta.read_text(encoding="utf-8"))["numbers"]
+        if "thermometer" in numbers:
+            thermometer = Thermometer(SimpleNamespace(param_groups=numbers["groups"]))
+            thermometer.load_state_dict(numbers["thermometer"])
+            found[int(chain.name.removeprefix("chain-"))] = thermometer
+    return dict(sorted(found.items()))
+
+
+def _read(run: Run, followed: dict[int, Thermometer]) -> list[int]:
+    """Samples, one role of each step, at which a thermometer was read; a few, evenly spaced."""
+    steps = {c * STRIDE + r.step for c, t in followed.items() for r in t.readings}
+    samples = run.posterior.samples
+    found = [i for i, s in enumerate(samples) if s.step in steps and s.role == samples[0].role]
+    count = min(PAIRS, len(found))
+    return [found[i] for i in torch.linspace(0, len(found) - 1, count).long()] if found else []
+
+
+def inputs_of(run: Run, rows: int = ROWS) -> Any:
+    """A fixed small set of inputs: of the test set if it is in memory, else of the training set."""
+    part = run.problem.test if isinstance(run.problem.test, Dataset) else run.problem.train
+    if isinstance(part, Dataset) and isinstance(run.problem.train, Dataset):
+        spaced = torch.linspace(0, len(part) - 1, min(rows, len(part))).long()
+        return _cast(run, run.problem.train.normalise(part.inputs[spaced]))
+    inputs, _ = run.problem.source.micro(0, 0, 1)
+    return _cast(run, inputs[:rows] if isinstance(inputs, Tensor) else inputs)
+
+
+def _cast(run: Run, inputs: Any) -> Any:
+    # Predictions are made in float32 but for a double-precision run, whatever the chain used.
+    precision = run.record.config.compute.precision
+    return cast(inputs, precision) if precision == DOUBLE else inputs
+
+
+def _affordable(run: Run) -> bool:
+    size = sum(p.numel() for p in run.problem.model.parameters() if p.requires_grad)
+    return size * run.record.config.data.batch_size <= AFFORDABLE
+
+
+def _variance(run: Run, samples: list[int]) -> Estimate | None:
+    """V of the mini-batch gradients, on average over the samples; None if it would take long."""
+    if not samples or not _affordable(run):
+        return None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # dropout
+        return gradient_variance(_gradients(run, samples), run.problem.source.num_data)
+
+
+def _gradients(run: Run, samples: list[int]) -> Iterator[list[Tensor]]:
+    """Two mini-batch gradients at each sample, in the mode of training."""
+    model = copy.deepcopy(run.problem.model).train()
+    params = [p for p in model.parameters() if p.requires_grad]
+    source, device = run.problem.source, params[0].device
+    # One sample is visited twice, so that there is an error.
+    for number, sample in enumerate(samples if len(samples) > 1 else 2 * samples):
+        run.posterior.load(sample, model)
+        for step in (2 * number, 2 * number + 1):
+            inputs, targets = (_to(_cast(run, part), device) for part in source.micro(step, 0, 1))
+            loss = run.problem.loss(model(inputs), targets)
+            grads = torch.autograd.grad(loss, params)
+            yield _clipped(grads, run.record.config.sampler.clip_norm)
+
+
+def _clipped(grads: tuple[Tensor, ...], limit: float | None) -> list[Tensor]:
+    if limit is None:
+        return list(grads)
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
+    return [g * (limit / norm).clamp(max=1.0) for g in grads]
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    if isinstance(value, dict):
+        return {name: _to(part, device) for name, part in value.items()}
+    return value.to(device) if isinstance(value, Tensor) else value

@@ -1,0 +1,143 @@
+"""The end of `emcmc sample`: what is said of the chain, and kept in `diagnostics.json`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from entropy_mcmc.diagnostics import gradient_variance
+from entropy_mcmc.run.commands import sample_command
+from entropy_mcmc.run.config import with_parts
+from entropy_mcmc.run.diagnose import _read, _variance, diagnose_run, inputs_of, thermometers
+from entropy_mcmc.run.engine import run
+from entropy_mcmc.run.evaluate import load_run
+from entropy_mcmc.run.journal import Journal
+from run.workers import tiny_config, tiny_data
+
+
+def only_training():
+    return tiny_data()[0]
+
+
+def line():
+    """A regression with a test set."""
+    x = torch.linspace(-2, 2, 96)[:, None].repeat(1, 4)
+    y = x[:, 0] ** 2 + torch.randn(96, generator=torch.Generator().manual_seed(0))
+    return (x[::2], y[::2]), (x[1::2], y[1::2])
+
+
+def two_outputs():
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def long_noise(folder, **options):
+    """Constant lr, so that the guide has the time to reach its law."""
+    config = tiny_config(folder, "emcmc", kind="constant", samples_per_cycle=6)
+    return replace(config, **options)
+
+
+def sampled(config, capsys):
+    """What the command prints, and what it leaves."""
+    sample_command(config, None, False)
+    stored = json.loads((Path(config.run_dir) / "diagnostics.json").read_text(encoding="utf-8"))
+    out = capsys.readouterr().out
+    assert out.rstrip().endswith(stored["text"])
+    return out, stored
+
+
+def test_a_chain_with_a_guide_is_read(tmp_path, capsys):
+    out, stored = sampled(long_noise(tmp_path / "a", chains=2), capsys)
+    assert stored["temperature"] == 0.01
+    assert stored["verdict"]["injected"] is not None
+    assert stored["verdict"]["minibatch"] is not None
+    assert "measured, 0.01 set" in out
+    # Two chains of two cycles of six draws of each role.
+    assert [r["role"] for r in stored["roles"]] == ["theta", "guide"]
+    assert {(r["mixing"]["draws"], r["mixing"]["chains"]) for r in stored["roles"]} == {(24, 4)}
+    # One event for each reading, and the thermometers of both chains hold the same ones.
+    events = [e for e in Journal(tmp_path / "a").events() if e["kind"] == "thermometer"]
+    kept = thermometers(tmp_path / "a")
+    assert list(kept) == [0, 1]
+    pairs = [(c, reading.observed) for c, t in kept.items() for reading in t.readings]
+    assert [(e["chain"], e["observed"]) for e in events] == pairs
+    assert len(pairs) >= 12
+
+
+def test_rewinding_drops_later_readings(tmp_path):
+    run(long_noise(tmp_path / "a"))
+    journal = Journal(tmp_path / "a")
+    steps = [e["step"] for e in journal.events() if e["kind"] == "thermometer"]
+    journal.rewind(0, steps[2])
+    assert [e["step"] for e in journal.events() if e["kind"] == "thermometer"] == steps[:3]
+
+
+def test_the_variance_is_that_of_the_chains_gradients(tmp_path):
+    """V from pairs at the samples against all mini-batches of epochs at those samples."""
+    config = with_parts(long_noise(tmp_path / "a"), model={"name": f"{__name__}:two_outputs"})
+    config = with_parts(config, data={"name": f"{__name__}:line"})
+    run(config)
+    found = load_run(tmp_path / "a")
+    samples = _read(found, thermometers(found.folder))
+    assert len(samples) == 8
+    estimate = _variance(found, samples)
+    limit, source = found.record.config.sampler.clip_norm, found.problem.source
+    assert limit == 1.0
+    model = found.problem.model
+    each = []
+    for sample in samples:
+        found.posterior.load(sample, model)
+        grads = []
+        for step in range(60):
+            x, y = source.micro(step, 0, 1)
+            model.zero_grad()
+            found.problem.loss(model(x), y).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), limit)
+            grads.append([p.grad.clone() for p in model.parameters()])
+        each.append(gradient_variance(grads, source.num_data).value)
+    # 4 standard errors of the eight pairs: a false alarm once in 700 (Student, 7 degrees).
+    assert abs(estimate.value - sum(each) / len(each)) < 4 * estimate.error
+
+
+@pytest.mark.parametrize("method", ["sgld", "sghmc", "bsam", "entropy-sgld", "ensemble"])
+def test_samples_without_a_guide(tmp_path, capsys, method):
+    _, stored = sampled(tiny_config(tmp_path / "a", method, epochs=20), capsys)
+    assert (stored["temperature"], stored["measured"], stored["verdict"]) == (None, None, None)
+    assert [role["role"] for role in stored["roles"]] == ["theta"]
+    contrast = stored["roles"][0]["weights"]
+    assert contrast["within" if method == "bsam" else "between"] > 0
+
+
+@pytest.mark.parametrize("method", ["sgd", "swa", "sam", "entropy-sgd"])
+def test_one_network(tmp_path, capsys, method):
+    out, stored = sampled(tiny_config(tmp_path / "a", method, epochs=10), capsys)
+    assert stored == {
+        "text": "one network: there is nothing to diagnose",
+        "samples": 1,
+        "severity": "ok",
+    }
+    assert "Diagnosis" not in out
+
+
+def test_regression(tmp_path, capsys):
+    config = with_parts(long_noise(tmp_path / "a"), model={"name": f"{__name__}:two_outputs"})
+    out, stored = sampled(with_parts(config, data={"name": f"{__name__}:line"}), capsys)
+    assert "root mean square difference of means" in out
+    assert stored["roles"][0]["predictions"]["between"] > 0
+
+
+def test_without_a_test_set_training_rows_are_used(tmp_path, capsys):
+    config = with_parts(long_noise(tmp_path / "a"), data={"name": f"{__name__}:only_training"})
+    out, stored = sampled(config, capsys)
+    assert "no test data were given" in out
+    assert stored["roles"][0]["mixing"]["draws"] == 12
+    assert torch.equal(inputs_of(load_run(tmp_path / "a")), only_training()[0])
+
+
+def test_double_precision_and_again(tmp_path, capsys):
+    config = with_parts(long_noise(tmp_path / "a"), compute={"precision": "64-true"})
+    _, stored = sampled(config, capsys)
+    assert sampled(config, capsys)[1] == stored
+    assert diagnose_run(load_run(tmp_path / "a")) == stored["text"]
