@@ -1,0 +1,160 @@
+"""A run folder as one value: what was asked for, what happened, what was found."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.errors import EntropyMCMCError
+from entropy_mcmc.posterior.manifest import NAME as MANIFEST
+from entropy_mcmc.posterior.manifest import Sample, read_manifest
+from entropy_mcmc.report.predictions import ROWS, Predicted, predict
+from entropy_mcmc.run import folder as folders
+from entropy_mcmc.run.evaluate import BASELINE, load_run
+from entropy_mcmc.run.folder import Record
+from entropy_mcmc.run.journal import Journal
+
+STRIDE = 10**10  # samples of chain c at step t are stored under c·STRIDE + t
+FLATNESS = "flatness"
+PICTURE_BYTES = 400_000
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """What `emcmc flatness` wrote: rows of numbers, and pictures by name."""
+
+    rows: list[Event]
+    pictures: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run, read.
+
+    Attributes:
+        name: Short, and different for every run of a report.
+        folder: Where it is.
+        record: Its `config.yaml`.
+        events: Lines of `metrics.jsonl` that are no evaluations.
+        evaluations: The lines of the last `emcmc evaluate`.
+        samples: Entries of the manifest.
+        diagnostics: Content of `diagnostics.json`, None where there is none.
+        flatness: None where it was not measured.
+        predicted: None where the model or the data cannot be had; `why` then says why.
+        baseline: The SGD network beside it, if there is one.
+    """
+
+    name: str
+    folder: Path
+    record: Record
+    events: list[Event]
+    evaluations: list[Event]
+    samples: tuple[Sample, ...]
+    diagnostics: Event | None
+    flatness: Flatness | None
+    predicted: Predicted | None
+    why: str = ""
+    baseline: RunData | None = None
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.record.config.method
+
+    @property
+    def likelihood(self) -> str:
+        """What is predicted."""
+        return str(self.record.problem.get("likelihood", "classification"))
+
+    def losses(self) -> dict[int, list[Event]]:
+        """Lines of the training by chain, in order."""
+        found: dict[int, list[Event]] = {}
+        for event in self.events:
+            if event["kind"] == "train" and math.isfinite(event.get("loss", math.nan)):
+                found.setdefault(int(event["chain"]), []).append(event)
+        return found
+
+    def evaluation(self, name: str, who: str | None = None) -> Event:
+        """The evaluation line of a set, empty where it was not evaluated."""
+        who = self.method if who is None else who
+        lines = (e for e in self.evaluations if e.get("set") == name and e.get("who") == who)
+        return next(lines, {})
+
+
+def collect(
+    folder: str | Path,
+    name: str | None = None,
+    *,
+    flatness: str | Path | None = None,
+    limit: int = ROWS,
+    device: str = "cpu",
+) -> RunData:
+    """Read a run folder; only `config.yaml` must be there, all else is shown if it is."""
+    folder = Path(folder)
+    record = folders.read_existing(folder)
+    journal = Journal(folder)
+    events = journal.events()
+    predicted, why = _predicted(folder, limit, device)
+    inner = folder / BASELINE
+    has_baseline = (inner / folders.NAME).exists()
+    return RunData(
+        name=name or folder.resolve().name,
+        folder=folder,
+        record=record,
+        events=[event for event in events if event["kind"] != "evaluate"],
+        evaluations=journal.evaluations(),
+        samples=_samples(folder),
+        diagnostics=_json(folder / "diagnostics.json"),
+        flatness=read_flatness(Path(flatness) if flatness else folder / FLATNESS),
+        predicted=predicted,
+        why=why,
+        baseline=collect(inner, "baseline", limit=limit, device=device) if has_baseline else None,
+    )
+
+
+def _predicted(folder: Path, limit: int, device: str) -> tuple[Predicted | None, str]:
+    try:
+        return predict(load_run(folder, device), limit), ""
+    except EntropyMCMCError as error:
+        return None, str(error)
+
+
+def _samples(folder: Path) -> tuple[Sample, ...]:
+    path = folder / "samples" / MANIFEST
+    return read_manifest(path).samples if path.exists() else ()
+
+
+def _json(path: Path) -> Event | None:
+    """A JSON object, None where there is none; a damaged one is as good as none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def read_flatness(folder: Path) -> Flatness | None:
+    """`flatness.json` and the pictures beside it."""
+    try:
+        rows = json.loads((folder / "flatness.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return None
+    names = ("fisher", "density", "interpolation", "surface")
+    pictures = {
+        name: (folder / f"{name}.png").read_bytes()
+        for name in names
+        if (folder / f"{name}.png").exists()
+        and (folder / f"{name}.png").stat().st_size < PICTURE_BYTES
+    }
+    return Flatness(rows, pictures)
+
+
+def chain_and_step(sample: Sample) -> tuple[int, int]:
+    """Chain and step of a stored sample."""
+    return divmod(sample.step, STRIDE)

@@ -1,0 +1,97 @@
+"""`emcmc report RUN [RUN …]`: one page from run folders; never runs a chain."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from entropy_mcmc.errors import ConfigError, check_count
+
+NAME = "report.html"
+ROWS = 2000
+LARGEST = 10_000_000
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse, write the page, print its path."""
+    options = make_parser().parse_args(argv)
+    path = write_report(
+        options.runs,
+        output=options.output,
+        flatness=options.flatness,
+        rows=options.rows,
+        device=options.device,
+    )
+    print(f"report: {path.resolve()}")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """The options of `emcmc report`."""
+    parser = ArgumentParser(
+        prog="emcmc report",
+        description="One self-contained HTML page from run folders; several are compared.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
+    parser.add_argument("-o", "--output", help=f"page to write; {NAME} in the first run by default")
+    parser.add_argument("--flatness", help="folder of `emcmc flatness -o`; RUN/flatness by default")
+    parser.add_argument("--rows", type=int, default=ROWS, help="test rows at most (default: 2000)")
+    parser.add_argument("--device", default="cpu", help="where to predict")
+    return parser
+
+
+def write_report(
+    runs: Sequence[str | Path],
+    *,
+    output: str | Path | None = None,
+    flatness: str | Path | None = None,
+    rows: int = ROWS,
+    device: str = "cpu",
+) -> Path:
+    """Write the page of one run, or the comparison of several, and return its path.
+
+    Args:
+        runs: Run folders.
+        output: File to write; `report.html` in the first run folder by default.
+        flatness: Folder of `emcmc flatness`, for the first run; RUN/flatness by default.
+        rows: Test rows to predict at most.
+        device: Where to predict.
+    """
+    from entropy_mcmc.posterior.files import atomic
+    from entropy_mcmc.report.collect import collect
+    from entropy_mcmc.report.page import page
+    from entropy_mcmc.run.checkpoint import explained
+
+    check_count("rows", rows)
+    folders = [Path(run) for run in runs]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ConfigError(f"runs must be different folders, got {', '.join(map(str, folders))}")
+    found = [
+        collect(folder, name, flatness=None if i else flatness, limit=rows, device=device)
+        for i, (folder, name) in enumerate(zip(folders, names(folders), strict=True))
+    ]
+    target = Path(output) if output is not None else folders[0] / NAME
+    text = page(found)
+    if len(text.encode()) > LARGEST:
+        raise ConfigError(
+            f"the page must be under {LARGEST:,} bytes, got {len(text.encode()):,}; "
+            "report fewer runs at once"
+        )
+    with explained(target.parent), atomic(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return target
+
+
+def names(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that tell the runs apart.
+
+    >>> names([Path("/a/x"), Path("/b/x")]), names([Path("/a/x"), Path("/a/y")])
+    (['a/x', 'b/x'], ['x', 'y'])
+    """
+    whole = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, whole)) + 1):
+        short = ["/".join(parts[-length:]) for parts in whole]
+        if len(set(short)) == len(short):
+            return short
+    return ["/".join(parts) for parts in whole]

@@ -1,0 +1,191 @@
+"""Several runs side by side: one table, overlaid curves, and what differs in their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from entropy_mcmc import metrics
+from entropy_mcmc.report.collect import Flatness, RunData
+from entropy_mcmc.report.figures import learning, quality, regression, strange
+from entropy_mcmc.report.figures.svg import number
+from entropy_mcmc.report.findings import flatness_section
+from entropy_mcmc.report.html import Figure, Markup, Section, Table, notice, safe
+from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.scores import Member, gap, whole
+from entropy_mcmc.report.sections import cell, detection
+from entropy_mcmc.report.setup import differences_table
+from entropy_mcmc.report.verdict import verdict
+from entropy_mcmc.report.words import METRICS, arrow, method_name
+
+COLUMNS = ("accuracy", "rmse", "nll", "ece", "coverage", "auroc")
+MAIN = "nll"
+
+
+def comparison(runs: Sequence[RunData]) -> list[Section]:
+    """Sections of the comparison; empty ones are left out."""
+    made = [
+        overview_section(runs),
+        settings_section(runs),
+        _section("learning", "Learning", [learning.overlaid(runs)]),
+        _section("calibration", "Calibration", [reliability(runs), coverage(runs)]),
+        _section("strange", "Strange inputs", detectors(runs)),
+        _section("corruption", "Corrupted test images", corruptions(runs)),
+        flatness_of_all(runs),
+    ]
+    return [section for section in made if section is not None]
+
+
+def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
+    drawn = [figure for figure in figures if figure is not None]
+    return Section(key, title, "", [drawn]) if drawn else None
+
+
+def overview_section(runs: Sequence[RunData]) -> Section:
+    """Scores of every run, the best of each column marked, and who leads."""
+    scores = [_scores(run) for run in runs]
+    columns = [name for name in COLUMNS if any(name in own for own in scores)]
+    rows = []
+    for run, own in zip(runs, scores, strict=True):
+        line, _ = verdict(run, [] if (one := whole(run)) is None else [one])
+        cells = [_marked(name, own.get(name), [s.get(name) for s in scores]) for name in columns]
+        severity = (run.diagnostics or {}).get("severity", "–")
+        rows.append([run.name, method_name(run.method), len(run.samples), *cells, severity, line])
+    head = ["run", "method", "networks", *map(arrow, columns), "diagnostics", "verdict"]
+    table = Table("Scores of the whole posterior of each run", head, rows, range(len(runs)))
+    content: list[object] = [_switches(runs), table, *map(notice, _remarks(runs))]
+    lead = "Every row is one run; the best value of a column is marked."
+    return Section("overview", "At a glance", lead, content)
+
+
+def _scores(run: RunData) -> dict[str, float]:
+    member, areas = whole(run), detection(run)
+    own = dict(member.scores) if member is not None else dict(run.evaluation("test"))
+    return {**own, **({"auroc": float(np.mean(list(areas.values())))} if areas else {})}
+
+
+def _marked(name: str, value: float | None, all_values: Sequence[float | None]) -> object:
+    known = [v for v in all_values if v is not None]
+    better = METRICS[name][1]
+    pick: dict[str, Callable[[list[float]], float]] = {"higher": max, "lower": min}
+    if value is None or len(known) < 2 or better not in pick or value != pick[better](known):
+        return cell(name, value)
+    return Markup(f'<strong class="best">{safe(cell(name, value))} <span>best</span></strong>')
+
+
+def _switches(runs: Sequence[RunData]) -> Markup:
+    boxes = "".join(
+        f'<label class="s{i % 8}"><input type="checkbox" data-switch="{i}" checked> '
+        f'<span class="dot" aria-hidden="true"></span>{safe(run.name)}</label>'
+        for i, run in enumerate(runs)
+    )
+    return Markup(f'<fieldset class="switches"><legend>Runs shown</legend>{boxes}</fieldset>')
+
+
+def _remarks(runs: Sequence[RunData]) -> list[str]:
+    said = []
+    if len({_data_key(run) for run in runs}) > 1:
+        said.append(
+            "The runs do not share their data, so that their scores cannot be compared directly."
+        )
+    else:
+        said += _leader(runs)
+    budgets = {run.name: _gradients(run) for run in runs}
+    if len(set(budgets.values())) > 1:
+        words = "; ".join(f"{name} {count:,}" for name, count in budgets.items())
+        said.append(f"The runs cost different numbers of gradients: {words}.")
+    return said
+
+
+def _data_key(run: RunData) -> str:
+    config = run.record.config.data
+    return f"{config.name} {config.options} {run.likelihood}"
+
+
+def _gradients(run: RunData) -> int:
+    last = [events[-1] for events in run.losses().values()]
+    return sum(int(event.get("gradients") or event["step"]) for event in last)
+
+
+def _leader(runs: Sequence[RunData]) -> list[str]:
+    """Which run has the best NLL, and whether the next one is clearly behind."""
+    scored: list[tuple[str, Member]] = [
+        (run.name, one) for run in runs if (one := whole(run)) is not None
+    ]
+    ranked = sorted(scored, key=lambda pair: pair[1].scores[MAIN])
+    if len(ranked) < 2 or len(ranked[0][1].losses) != len(ranked[1][1].losses):
+        return []
+    (first, a), (second, b) = ranked[:2]
+    away = gap(b.losses, a.losses)
+    how = f"{number(away.value, 2)} ± {number(away.error, 2)} nats, paired over test rows"
+    if away.clear:
+        return [f"{first} has the best NLL, clearly ahead of {second} ({how})."]
+    return [f"{first} has the best NLL, but {second} is within the error ({how})."]
+
+
+def settings_section(runs: Sequence[RunData]) -> Section:
+    """Options that differ."""
+    table = differences_table(runs)
+    content: list[object] = [notice("All settings are the same.")] if table is None else [table]
+    return Section("settings", "What differs", "", content)
+
+
+def reliability(runs: Sequence[RunData]) -> Figure | None:
+    """Reliability diagrams on one pair of axes."""
+    judged = [
+        (run.name, run.predicted.average(), run.predicted.targets)
+        for run in runs
+        if isinstance(run.predicted, Classified)
+    ]
+    return quality.reliability_figure(judged, runs=True) if judged else None
+
+
+def coverage(runs: Sequence[RunData]) -> Figure | None:
+    """Coverage of the regression runs."""
+    judged = [
+        (run.name, *run.predicted.moments(), run.predicted.targets.astype(np.float64))
+        for run in runs
+        if isinstance(run.predicted, Regressed)
+    ]
+    return regression.coverage_figure(judged, runs=True) if judged else None
+
+
+def detectors(runs: Sequence[RunData]) -> list[Figure]:
+    """A ROC figure for each strange set."""
+    curves: dict[str, list[strange.Detector]] = {}
+    for i, run in enumerate(runs):
+        if not isinstance(run.predicted, Classified):
+            continue
+        known = metrics.predictive_entropy(run.predicted.average())
+        for name, probs in run.predicted.strange.items():
+            other = metrics.predictive_entropy(probs)
+            curves.setdefault(name, []).append((run.name, known, other, i, i, i))
+    return [
+        strange.roc_figure(found, f"ROC: {strange.strange_name(name)}")
+        for name, found in curves.items()
+    ]
+
+
+def corruptions(runs: Sequence[RunData]) -> list[Figure | None]:
+    """Accuracy and ECE by severity, for runs that were evaluated on corruptions."""
+    shown = [(i, run) for i, run in enumerate(runs) if strange.corruption_kinds(run)]
+    return [
+        strange.severity_figure(
+            [(r.name, strange.corruption_points(r, "mean", r.method, metric), i) for i, r in shown],
+            metric,
+            title,
+        )
+        for metric, title in (("accuracy", "Accuracy"), ("ece", "Calibration error (ECE)"))
+    ]
+
+
+def flatness_of_all(runs: Sequence[RunData]) -> Section | None:
+    """All rows of flatness in one table."""
+    rows = [
+        {**row, "name": f"{run.name}: {row.get('name', '?')}"}
+        for run in runs
+        if run.flatness is not None
+        for row in run.flatness.rows
+    ]
+    return flatness_section(Flatness(rows)) if rows else None

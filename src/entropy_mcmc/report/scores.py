@@ -1,0 +1,170 @@
+"""How good the predictions are: of single samples, of each variable, of all, of the baseline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from entropy_mcmc import metrics
+from entropy_mcmc.report.collect import RunData
+from entropy_mcmc.report.predictions import Classified, Predicted, Regressed, unit
+
+Floats = npt.NDArray[np.float64]
+CLEAR = 2.0  # standard errors of a paired difference above which it is called one
+WHOLE, THETA, GUIDE = "whole posterior", "θ only", "θ_a only"
+SINGLE, BASELINE = "one sample, on average", "baseline: one SGD network"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Something that predicts, its scores, and the scores of each row for paired differences."""
+
+    name: str
+    networks: int
+    scores: dict[str, float]
+    hits: Floats
+    losses: Floats
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A paired difference over test rows: value, standard error, and whether it is clear."""
+
+    value: float
+    error: float
+
+    @property
+    def clear(self) -> bool:
+        """More than two standard errors from 0."""
+        return abs(self.value) > CLEAR * self.error
+
+
+def gap(first: Floats, second: Floats) -> Gap:
+    """Mean of first − second over the rows, with its standard error.
+
+    >>> gap(np.ones(4), np.zeros(4)).value
+    1.0
+    """
+    with np.errstate(invalid="ignore"):
+        away = first - second
+    if not np.isfinite(away).all() or len(away) < 2:
+        return Gap(math.nan, math.nan)
+    return Gap(float(away.mean()), float(away.std(ddof=1) / math.sqrt(len(away))))
+
+
+def members(run: RunData) -> list[Member]:
+    """Every member of a run that can be scored, the whole posterior first."""
+    if run.predicted is None:
+        return []
+    score = _classify if isinstance(run.predicted, Classified) else _regress
+    found = [score(run.predicted, "both", WHOLE)]
+    if "guide" in run.predicted.roles and "theta" in run.predicted.roles:
+        found += [score(run.predicted, "theta", THETA), score(run.predicted, "guide", GUIDE)]
+    if len(run.predicted.roles) > 1:
+        found.append(_single(singles(run.predicted)))
+    base = None if run.baseline is None else run.baseline.predicted
+    if base is not None and type(base) is type(run.predicted):
+        found.append(score(base, "both", BASELINE))
+    return found
+
+
+def whole(run: RunData) -> Member | None:
+    """The whole posterior's scores."""
+    if run.predicted is None:
+        return None
+    score = _classify if isinstance(run.predicted, Classified) else _regress
+    return score(run.predicted, "both", WHOLE)
+
+
+def singles(predicted: Predicted) -> list[Member]:
+    """Each sample by itself, in the order of collection."""
+    if isinstance(predicted, Classified):
+        return [
+            _classified(role, 1, unit(probs), predicted.targets)
+            for role, probs in zip(predicted.roles, predicted.each, strict=True)
+        ]
+    return [
+        _regressed(role, 1, mean, variance, predicted.targets)
+        for role, mean, variance in zip(
+            predicted.roles, predicted.means, predicted.variances, strict=True
+        )
+    ]
+
+
+def _single(found: list[Member]) -> Member:
+    shared = set.intersection(*(set(one.scores) for one in found))
+    means = {
+        name: float(np.mean([one.scores[name] for one in found]))
+        for name in found[0].scores
+        if name in shared
+    }
+    hits = np.mean([one.hits for one in found], axis=0)
+    losses = np.mean([one.losses for one in found], axis=0)
+    return Member(SINGLE, 1, means, hits, losses)
+
+
+def _classify(predicted: Predicted, role: str, name: str) -> Member:
+    assert isinstance(predicted, Classified)
+    count = sum(role in ("both", own) for own in predicted.roles)
+    return _classified(name, count, predicted.average(role), predicted.targets)
+
+
+def _classified(name: str, networks: int, probs: Floats, targets: npt.NDArray[np.int64]) -> Member:
+    chosen = probs[np.arange(len(targets)), targets]
+    with np.errstate(divide="ignore"):
+        losses = -np.log(chosen)
+    hits = (probs.argmax(1) == targets).astype(np.float64)
+    return Member(name, networks, metrics.summary(probs, targets), hits, losses)
+
+
+def _regress(predicted: Predicted, role: str, name: str) -> Member:
+    assert isinstance(predicted, Regressed)
+    count = sum(role in ("both", own) for own in predicted.roles)
+    return _regressed(name, count, *predicted.moments(role), predicted.targets)
+
+
+def _regressed(name: str, networks: int, mean: Floats, variance: Floats, targets: Floats) -> Member:
+    std = np.sqrt(variance)
+    scores = {
+        "rmse": metrics.rmse(mean, targets),
+        "nll": metrics.gaussian_nll(mean, variance, targets),
+        "coverage": metrics.coverage(mean, std, targets),
+    }
+    losses = 0.5 * (np.log(2 * np.pi * variance) + (targets - mean) ** 2 / variance)
+    inside = (np.abs(targets - mean) <= 1.959963984540054 * std).astype(np.float64)
+    return Member(name, networks, scores, inside, losses)
+
+
+def calibration_bins(probs: Floats, targets: npt.NDArray[np.int64], bins: int = 15) -> Floats:
+    """Per bin of equal width: mean confidence, accuracy, rows; empty bins are left out.
+
+    The bins are those of `metrics.ece`, so that Σ rows·|difference|/n is that number.
+    """
+    confidence = probs.max(axis=1)
+    correct = probs.argmax(axis=1) == targets
+    index = np.searchsorted(np.arange(1, bins) / bins, confidence, side="left")
+    rows = [
+        (confidence[index == k].mean(), correct[index == k].mean(), float((index == k).sum()))
+        for k in range(bins)
+        if (index == k).any()
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def roc(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:
+    """False alarms on known inputs against hits on strange ones, for every threshold."""
+    edges = np.unique(np.concatenate([inside, outside]))[::-1]
+    known, strange = np.sort(inside), np.sort(outside)
+    alarms = 1 - np.searchsorted(known, edges, side="left") / len(known)
+    hits = 1 - np.searchsorted(strange, edges, side="left") / len(strange)
+    return np.concatenate([[0.0], alarms]), np.concatenate([[0.0], hits])
+
+
+def coverages(mean: Floats, variance: Floats, targets: Floats) -> list[tuple[float, float]]:
+    """Share of targets inside central intervals of 10 % … 99 %."""
+    levels = [*(k / 10 for k in range(1, 10)), 0.95, 0.99]
+    std = np.sqrt(variance)
+    return [(level, metrics.coverage(mean, std, targets, level)) for level in levels]

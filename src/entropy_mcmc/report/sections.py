@@ -1,0 +1,281 @@
+"""The sections of one run, in the order of the page; what was not measured is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from entropy_mcmc import metrics
+from entropy_mcmc.report import findings
+from entropy_mcmc.report.collect import RunData
+from entropy_mcmc.report.figures import quality, regression, strange
+from entropy_mcmc.report.figures.learning import loss_figure
+from entropy_mcmc.report.figures.svg import number, percent
+from entropy_mcmc.report.html import Figure, Markup, Section, Table, bullets, notice, safe
+from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
+from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
+from entropy_mcmc.report.setup import setup_section
+from entropy_mcmc.report.verdict import sentences, verdict
+from entropy_mcmc.report.words import SHARES, arrow
+
+COLUMNS = ("accuracy", "nll", "ece", "brier", "misclassification_auroc", "rmse", "coverage")
+TILES = ("accuracy", "rmse", "nll", "ece", "coverage")
+
+
+def sections(run: RunData) -> list[Section]:
+    """Every section that has something to show."""
+    found = members(run)
+    made = [
+        summary_section(run, found),
+        setup_section(run),
+        learning_section(run),
+        quality_section(run, found),
+        regression_section(run),
+        calibration_section(run),
+        strange_section(run),
+        findings.corruption_section(run),
+        findings.diagnostics_section(run),
+        findings.flatness_section(run.flatness),
+        images_section(run),
+    ]
+    return [section for section in made if section is not None]
+
+
+def cell(name: str, value: float | None) -> str:
+    """A metric's value in its own way of writing."""
+    return percent(value) if name in SHARES else number(value)
+
+
+def summary_section(run: RunData, found: Sequence[Member]) -> Section:
+    """Verdict, tiles, sentences."""
+    line, severity = verdict(run, found)
+    content: list[object] = [
+        Markup(f'<p class="verdict {severity}"><strong>Verdict.</strong> {safe(line)}</p>'),
+        tiles(run, found),
+        bullets(sentences(run, found)),
+    ]
+    content += [notice(words, "warning") for words in unfinished(run)]
+    if run.why:
+        content.append(notice(f"No predictions were made for this page: {run.why}", "warning"))
+    return Section("summary", "Summary", "", content)
+
+
+def unfinished(run: RunData) -> list[str]:
+    """A sentence for each chain that has not made all its steps."""
+    total = run.record.cycle_steps * run.record.cycles
+    last = {chain: events[-1]["step"] for chain, events in run.losses().items()}
+    chains = run.record.config.chains or 1
+    return [
+        f"Not finished: chain {chain + 1} is at step {last.get(chain, 0):,} of {total:,}."
+        for chain in range(chains)
+        if last.get(chain, 0) < total
+    ]
+
+
+def tiles(run: RunData, found: Sequence[Member]) -> Markup:
+    """The few numbers to remember, large."""
+    shown: list[tuple[str, str, str]] = []
+    for name in TILES if found else ():
+        if name in found[0].scores:
+            other = next((m.scores[name] for m in found if m.name == BASELINE), None)
+            beside = "" if other is None else f"one SGD network: {cell(name, other)}"
+            shown.append((arrow(name), cell(name, found[0].scores[name]), beside))
+    base = {} if run.baseline is None else detection(run.baseline)
+    for name, area in detection(run).items():
+        beside = f"one SGD network: {number(base[name])}" if name in base else ""
+        shown.append((f"{strange.strange_name(name)}, AUROC ↑", number(area), beside))
+    shown.append(("networks kept", str(len(run.samples)), ""))
+    items = "".join(
+        f"<div><dt>{safe(label)}</dt><dd>{safe(value)}<small>{safe(beside)}</small></dd></div>"
+        for label, value, beside in shown
+    )
+    return Markup(f'<dl class="tiles">{items}</dl>')
+
+
+def detection(run: RunData) -> dict[str, float]:
+    """AUROC for each strange set."""
+    if not isinstance(run.predicted, Classified):
+        return {}
+    known = metrics.predictive_entropy(run.predicted.average())
+    return {
+        name: metrics.auroc(known, metrics.predictive_entropy(probs))
+        for name, probs in run.predicted.strange.items()
+    }
+
+
+def learning_section(run: RunData) -> Section | None:
+    """The learning curve."""
+    figure = loss_figure(run)
+    return None if figure is None else Section("learning", "Learning", "", [figure])
+
+
+def quality_section(run: RunData, found: Sequence[Member]) -> Section | None:
+    """Scores of single samples, θ, θ_a, all and the baseline; and of the complete test set."""
+    content: list[object] = []
+    if run.predicted is not None and found:
+        content.append(scores_table(found))
+        wanted = [m for m in ("nll", "accuracy", "rmse") if m in found[0].scores][:2]
+        figures = [quality.samples_figure(run, found, metric) for metric in wanted]
+        content.append([figure for figure in figures if figure is not None])
+        content.append(rows_note(run))
+    complete = complete_table(run)
+    content += [complete] if complete is not None else []
+    if not content:
+        return None
+    lead = "Is the average of many networks better than one? Every row predicts the same test rows."
+    return Section("quality", "Predictive quality", lead, content)
+
+
+def rows_note(run: RunData) -> Markup:
+    """Which rows the figures are of."""
+    assert run.predicted is not None
+    rows = run.predicted.rows
+    part = f"{len(rows.targets):,} of {rows.total:,} test rows, chosen by a fixed shuffle"
+    words = part if len(rows.targets) < rows.total else f"all {rows.total:,} test rows"
+    return Markup(
+        f'<p class="aside">Figures and tables of predictions on this page use {words}. '
+        "± is one standard error over test rows.</p>"
+    )
+
+
+def scores_table(found: Sequence[Member]) -> Table:
+    """One row per member."""
+    columns = [name for name in COLUMNS if name in found[0].scores]
+    rows = [[m.name, m.networks, *(_with_error(m, name) for name in columns)] for m in found]
+    head = ["who predicts", "networks", *map(arrow, columns)]
+    return Table("Scores on the test rows (↑ higher is better, ↓ lower is better)", head, rows)
+
+
+def _with_error(member: Member, name: str) -> str:
+    value = cell(name, member.scores.get(name))
+    values = {"accuracy": member.hits, "nll": member.losses}.get(name)
+    if values is None or not np.isfinite(values).all() or len(values) < 2:
+        return value
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    shown = f"{100 * error:.1f}" if name in SHARES else number(error, 2)
+    return f"{value} ± {shown}"
+
+
+def complete_table(run: RunData) -> Table | None:
+    """The numbers of `emcmc evaluate`, where the page's own are of fewer rows or missing."""
+    whole = run.predicted is not None and len(run.predicted.targets) == run.predicted.rows.total
+    lines = [e for e in run.evaluations if e.get("set") == "test"]
+    if whole or not lines:
+        return None
+    columns = [name for name in COLUMNS if any(name in line for line in lines)]
+    rows = [
+        [e.get("who", "?"), e.get("samples", "–"), *(cell(n, e.get(n)) for n in columns)]
+        for e in lines
+    ]
+    head = ["who predicts", "networks", *map(arrow, columns)]
+    return Table("The same on the complete test set, from emcmc evaluate", head, rows)
+
+
+def calibration_section(run: RunData) -> Section | None:
+    """Reliability and confidence."""
+    if not isinstance(run.predicted, Classified):
+        return None
+    judged = [(WHOLE, run.predicted.average(), run.predicted.targets)]
+    if run.baseline is not None and isinstance(run.baseline.predicted, Classified):
+        base = run.baseline.predicted
+        judged.append((BASELINE, base.average(), base.targets))
+    figures = [
+        quality.reliability_figure(judged),
+        quality.confidence_figure(judged[0][1], judged[0][2]),
+    ]
+    lead = "Can its probabilities be taken at face value?"
+    return Section("calibration", "Calibration", lead, [figures])
+
+
+def regression_section(run: RunData) -> Section | None:
+    """Predicted against true, intervals, residuals."""
+    if not isinstance(run.predicted, Regressed):
+        return None
+    mean, variance = run.predicted.moments()
+    truth = run.predicted.targets.astype(np.float64)
+    judged = [(WHOLE, mean, variance, truth)]
+    if run.baseline is not None and isinstance(run.baseline.predicted, Regressed):
+        base = run.baseline.predicted
+        judged.append((BASELINE, *base.moments(), base.targets.astype(np.float64)))
+    figures = [
+        regression.scatter_figure(mean, variance, truth),
+        regression.coverage_figure(judged),
+        regression.residual_figure(mean, variance, truth),
+    ]
+    lead = "How close are the predictions, and do the intervals hold what they promise?"
+    return Section("regression", "Predictions and intervals", lead, [figures])
+
+
+def strange_section(run: RunData) -> Section | None:
+    """Entropy on strange inputs, and how well they are recognised."""
+    if not isinstance(run.predicted, Classified):
+        return None
+    notes = [notice(words) for words in run.predicted.notes]
+    if not run.predicted.strange:
+        return Section("strange", "Strange inputs", "", notes) if notes else None
+    figures: list[Figure] = [strange.histogram_figure(run.predicted)]
+    figures.append(strange.roc_figure(detectors(run)))
+    rows = []
+    for who, one in (("whole posterior", run), (BASELINE, run.baseline)):
+        rows += [] if one is None else _detection_rows(who, one)
+    head = ["set", "who", *map(arrow, ("auroc", "fpr95", "aupr"))]
+    return Section(
+        "strange",
+        "Strange inputs",
+        "Inputs unlike the training data (out of distribution): a good model is unsure of them. "
+        "“Shuffled pixels” are the test images with all pixels rearranged.",
+        [figures, Table("Recognising strange inputs by entropy", head, rows), *notes],
+    )
+
+
+def _detection_rows(who: str, run: RunData) -> list[list[object]]:
+    if not isinstance(run.predicted, Classified):
+        return []
+    known = metrics.predictive_entropy(run.predicted.average())
+    rows: list[list[object]] = []
+    for name, probs in run.predicted.strange.items():
+        pair = known, metrics.predictive_entropy(probs)
+        scores = metrics.auroc(*pair), metrics.fpr95(*pair), metrics.aupr(*pair)
+        cells = [cell(n, v) for n, v in zip(("auroc", "fpr95", "aupr"), scores, strict=True)]
+        rows.append([strange.strange_name(name), who, *cells])
+    return rows
+
+
+def detectors(run: RunData) -> list[strange.Detector]:
+    """Curves of the posterior (solid) and of the baseline (dashed), a colour per set."""
+    found: list[strange.Detector] = []
+    for dash, (who, one) in enumerate((("", run), (", SGD", run.baseline))):
+        if one is None or not isinstance(one.predicted, Classified):
+            continue
+        known = metrics.predictive_entropy(one.predicted.average())
+        for slot, (name, probs) in enumerate(one.predicted.strange.items(), 1):
+            other = metrics.predictive_entropy(probs)
+            label = f"{strange.strange_name(name)}{who}"
+            found.append((label, known, other, None, slot, dash))
+    return found
+
+
+def images_section(run: RunData) -> Section | None:
+    """Most uncertain and most confidently wrong test images."""
+    if not isinstance(run.predicted, Classified) or run.predicted.rows.images is None:
+        return None
+    probs, data = run.predicted.average(), run.record.config.data.name
+    wrong = confidently_wrong(probs, run.predicted.targets)
+    content: list[object] = [
+        gallery(
+            run.predicted,
+            most_uncertain(probs),
+            "Most uncertain",
+            "Highest entropy of the whole posterior: where it does not know, and says so.",
+            data,
+        )
+    ]
+    if len(wrong):
+        words = "Wrong, sorted by confidence: the mistakes that would hurt most."
+        content.append(gallery(run.predicted, wrong, "Most confidently wrong", words, data))
+    else:
+        content.append(notice("No test row of this page is predicted wrongly.", "ok"))
+    return Section("images", "Test images to look at", "", content)
