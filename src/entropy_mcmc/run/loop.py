@@ -120,5 +120,6 @@ def _progress(context: Context, chain: Chain) -> Progress:
     shown = output.progress and main and (context.peers is None or context.peers.rank == 0)
     progress = make_progress(label, chain.step, chain.plan.total, shown=shown)
     if output.tensorboard and main:
-        return TensorBoard(progress, context.folder / "tensorboard", chain.number)
+        place = context.folder / "tensorboard" / f"chain-{chain.number}"
+        return TensorBoard(progress, place, chain.step)
     return progress

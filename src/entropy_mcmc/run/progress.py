@@ -92,18 +92,19 @@ class Lines:
 class TensorBoard:
     """Scalars of each journal line as TensorBoard events, beside another progress."""
 
-    def __init__(self, inner: Progress, folder: Path, chain: int) -> None:
-        self._inner, self._chain = inner, chain
-        self._writer = _tensorboard_writer(folder)
+    def __init__(self, inner: Progress, folder: Path, start: int) -> None:
+        """Write into `folder`; what a killed process wrote there after step `start` is hidden."""
+        self._inner = inner
+        self._writer = _tensorboard_writer(folder, start)
 
     def advance(self) -> None:
         """Pass on."""
         self._inner.advance()
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Write loss, lr and samples."""
-        for name in ("loss", "lr", "temperature", "samples"):
-            self._writer.add_scalar(f"chain {self._chain}/{name}", event[name], event["step"])
+        """Write loss, lr, temperature, cycle and samples."""
+        for name in ("loss", "lr", "temperature", "cycle", "samples"):
+            self._writer.add_scalar(name, event[name], event["step"])
         self._inner.show(event)
 
     def close(self) -> None:
@@ -131,12 +132,13 @@ def describe(event: Mapping[str, Any]) -> str:
     )
 
 
-def _tensorboard_writer(folder: Path) -> Any:
+def _tensorboard_writer(folder: Path, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ConfigError(
             "output.tensorboard needs the package tensorboard, which is not installed; "
-            "run `pip install tensorboard`, or leave the option out: metrics.jsonl has the numbers"
+            "run `pip install 'entropy-mcmc[tensorboard]'`, or leave the option out: "
+            "metrics.jsonl has the numbers"
         ) from error
-    return SummaryWriter(folder)
+    return SummaryWriter(folder, purge_step=start + 1, flush_secs=10)

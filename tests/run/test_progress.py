@@ -1,0 +1,99 @@
+"""Watching a run: TensorBoard events, plain lines, the bar."""
+
+import io
+import sys
+from dataclasses import replace
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run import progress
+from entropy_mcmc.run.config import with_parts
+from entropy_mcmc.run.engine import run
+from entropy_mcmc.run.journal import Journal
+from run.workers import tiny_config
+
+EVENT = {"loss": 0.25, "lr": 0.125, "temperature": 1.0, "cycle": 0, "samples": 2}
+
+
+def scalars(folder, name):
+    """What TensorBoard would draw, as pairs (step, value)."""
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return [(event.step, event.value) for event in found.Scalars(name)]
+
+
+def test_event_files_hold_the_numbers_of_the_journal(tmp_path):
+    config = with_parts(tiny_config(tmp_path, epochs=8), output={"tensorboard": True})
+    run(replace(config, chains=2))
+    lines = [e for e in Journal(tmp_path).events() if e["kind"] == "train"]
+    for chain in range(2):
+        mine = [e for e in lines if e["chain"] == chain]
+        assert len(mine) > 3
+        for name in ("loss", "lr", "temperature", "cycle", "samples"):
+            found = scalars(tmp_path / "tensorboard" / f"chain-{chain}", name)
+            assert [step for step, _ in found] == [e["step"] for e in mine]
+            # Event files hold float32.
+            assert [value for _, value in found] == pytest.approx([e[name] for e in mine], rel=1e-6)
+
+
+def test_steps_that_are_made_again_replace_the_first_ones(tmp_path):
+    for start, stop, loss in ((0, 10, 1.0), (6, 12, 2.0)):
+        board = progress.TensorBoard(progress.Quiet(), tmp_path, start)
+        for step in range(start + 1, stop + 1):
+            board.advance()
+            board.show({**EVENT, "step": step, "loss": loss})
+        board.close()
+    assert scalars(tmp_path, "loss") == [(step, 1.0 if step <= 6 else 2.0) for step in range(1, 13)]
+
+
+def test_missing_tensorboard_names_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"pip install 'entropy-mcmc\[tensorboard\]'"):
+        progress.TensorBoard(progress.Quiet(), tmp_path, 0)
+
+
+def test_lines_without_a_terminal(monkeypatch, capsys):
+    clock = iter([0.0, 20.0, 21.0, 60.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    lines = progress.make_progress("emcmc", start=10, total=40, shown=True)
+    assert isinstance(lines, progress.Lines)
+    for steps in (10, 1, 19):
+        for _ in range(steps):
+            lines.advance()
+        lines.show({**EVENT, "step": lines.step})
+    lines.close()
+    said = "loss 0.2500, lr 0.125, T 1, cycle 1, 2 samples"
+    # 10 steps took 20 s and 20 are left; one second later nothing is printed.
+    assert capsys.readouterr().err.splitlines() == [
+        f"emcmc step 20/40, {said}, 40 s left",
+        f"emcmc step 40/40, {said}, 0 s left",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_bar_on_a_terminal(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    bar = progress.make_progress("emcmc", start=10, total=12, shown=True)
+    assert isinstance(bar, progress.Bar)
+    bar.show({**EVENT, "step": 11})
+    bar.advance()
+    bar.advance()
+    bar.close()
+    last = screen.getvalue().split("\r")[-1]
+    assert "12/12" in last
+    assert "loss 0.2500, lr 0.125, T 1, cycle 1, 2 samples" in last
+
+
+def test_nothing_is_shown_if_not_wanted(capsys):
+    quiet = progress.make_progress("emcmc", start=0, total=1, shown=False)
+    quiet.advance()
+    quiet.show({**EVENT, "step": 1})
+    quiet.close()
+    assert capsys.readouterr() == ("", "")
