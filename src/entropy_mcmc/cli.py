@@ -31,8 +31,23 @@ def main(argv: list[str] | None = None) -> int:
     if arguments and arguments[0] in _foreign():
         module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
         return guarded(lambda: module.main(arguments[1:]))
-    parsed = make_parser().parse_args(arguments)
+    parsed = make_parser().parse_args(with_named_configs(arguments))
     return guarded(lambda: _dispatch(parsed))
+
+
+def with_named_configs(arguments: list[str]) -> list[str]:
+    """`--config imagenet` means the config of that name that comes with the library.
+
+    >>> with_named_configs(["sample", "--config", "imagenet"])[2].endswith("imagenet.yaml")
+    True
+    """
+    known = {path.stem: str(path) for path in (Path(__file__).parent / "configs").glob("*.yaml")}
+    known |= {f"--config={name}": f"--config={path}" for name, path in known.items()}
+    after = ["", *arguments]
+    return [
+        known[word] if word in known and (before == "--config" or "=" in word) else word
+        for before, word in zip(after, arguments, strict=False)
+    ]
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -71,7 +86,9 @@ def _sample() -> Any:
         description="Sample a posterior. Without options: the embedded digits, in about a minute. "
         "Killed at any moment, the same command goes on.",
     )
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of options")
+    parser.add_argument(
+        "--config", action=ActionConfigFile, help="YAML file of options, or imagenet"
+    )
     for name, kind, default, text in leaves():
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     parser.add_argument(

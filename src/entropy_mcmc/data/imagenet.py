@@ -101,6 +101,7 @@ class ImageBatches:
         drop_last: Leave out the last, incomplete batch.
         rank: Which slice of each batch this process gets.
         ranks: How many slices there are.
+        side: Height and width of the images that the network gets.
     """
 
     images: ImageFolder
@@ -111,9 +112,11 @@ class ImageBatches:
     drop_last: bool = True
     rank: int = 0
     ranks: int = 1
+    side: int = _SIDE
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.ranks)
+        check_count("side", self.side)
         if not len(self):
             raise ConfigError(
                 f"batch_size must be at most {len(self.images)}, the number of images, got "
@@ -129,17 +132,21 @@ class ImageBatches:
     def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of one epoch, from its batch number `first` on."""
         places = [self._rows(epoch, position) for position in range(first, len(self))]
-        decoder = _Decoder(self.images.files, self.seed if self.augmented else None, epoch)
+        decoder = self._decoder(epoch)
         for pixels, targets in DataLoader(decoder, batch_sampler=places, num_workers=self.workers):
             yield normalise(pixels, MEAN, STD), targets
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of one step, decoded in this process."""
         epoch, position = divmod(check_count("step", step, least=0), len(self))
-        decoder = _Decoder(self.images.files, self.seed if self.augmented else None, epoch)
+        decoder = self._decoder(epoch)
         items = [decoder[row] for row in self._rows(epoch, position)]
         pixels = torch.stack([item[0] for item in items])
         return normalise(pixels, MEAN, STD), torch.tensor([item[1] for item in items])
+
+    def _decoder(self, epoch: int) -> _Decoder:
+        seed = self.seed if self.augmented else None
+        return _Decoder(self.images.files, seed, epoch, self.side)
 
     def _rows(self, epoch: int, position: int) -> list[int]:
         count, share = len(self.images), self.batch_size // self.ranks
@@ -150,39 +157,43 @@ class ImageBatches:
 
 
 class _Decoder(TorchDataset[tuple[Tensor, int]]):
-    def __init__(self, files: tuple[tuple[Path, int], ...], seed: int | None, epoch: int) -> None:
-        self.files, self.seed, self.epoch = files, seed, epoch
+    def __init__(
+        self, files: tuple[tuple[Path, int], ...], seed: int | None, epoch: int, side: int
+    ) -> None:
+        self.files, self.seed, self.epoch, self.side = files, seed, epoch, side
 
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
         file, label = self.files[row]
         if self.seed is None:
-            return evaluation_image(file), label
-        return training_image(file, seed=self.seed, epoch=self.epoch, row=row), label
+            return evaluation_image(file, self.side), label
+        seed, epoch = self.seed, self.epoch
+        return training_image(file, seed=seed, epoch=epoch, row=row, side=self.side), label
 
 
-def training_image(file: Path, *, seed: int, epoch: int, row: int) -> Tensor:
+def training_image(file: Path, *, seed: int, epoch: int, row: int, side: int = _SIDE) -> Tensor:
     """Return a random resized crop (area 8 … 100 %, ratio 3/4 … 4/3), flipped half of the time."""
     from PIL import Image
 
     image = _decode(file)
     numbers = streams.unit(streams.words(seed, streams.IMAGE, (epoch, row), 4 * _ATTEMPTS + 1))
     box = _random_box(image.width, image.height, numbers[1:])
-    crop = image.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR, box=box)
+    crop = image.resize((side, side), Image.Resampling.BILINEAR, box=box)
     if numbers[0] < 0.5:
         crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return _tensor(crop)
 
 
-def evaluation_image(file: Path) -> Tensor:
-    """Return the central 224 × 224 pixels after the shorter side was resized to 256."""
+def evaluation_image(file: Path, side: int = _SIDE) -> Tensor:
+    """Return the central `side` × `side` pixels after the shorter side was resized to 8/7 of it."""
     from PIL import Image
 
     image = _decode(file)
     shorter = min(image.size)
-    width, height = (max(_RESIZE, round(_RESIZE * side / shorter)) for side in image.size)
+    least = round(_RESIZE * side / _SIDE)
+    width, height = (max(least, round(least * length / shorter)) for length in image.size)
     image = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = (width - _SIDE) // 2, (height - _SIDE) // 2
-    return _tensor(image.crop((left, top, left + _SIDE, top + _SIDE)))
+    left, top = (width - side) // 2, (height - side) // 2
+    return _tensor(image.crop((left, top, left + side, top + side)))
 
 
 def _random_box(width: int, height: int, numbers: np.typing.NDArray[np.float64]) -> Box:

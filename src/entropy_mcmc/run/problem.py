@@ -112,9 +112,17 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
 def _imagenet(config: RunConfig) -> tuple[Any, Any]:
     """Streams of image files: they do not fit into memory."""
     folder, size = root(config.data.folder) / "imagenet", config.data.batch_size
-    train = ImageBatches(ImageFolder(folder, "train"), size)
+    options = dict(config.data.options)
+    side = options.pop("side", 224)
+    if options:
+        raise ConfigError(
+            f"imagenet has no option data.options.{next(iter(options))}; it has side, the height "
+            "and width of the images"
+        )
+    train = ImageBatches(ImageFolder(folder, "train"), size, side=side)
     test = ImageFolder(folder, "test")
-    return train, ImageBatches(test, min(size, len(test)), augmented=False, drop_last=False)
+    whole = min(size, len(test))
+    return train, ImageBatches(test, whole, augmented=False, drop_last=False, side=side)
 
 
 def _is_array(value: Any) -> bool:
