@@ -7,7 +7,7 @@ import torch
 
 from entropy_mcmc import noise
 from entropy_mcmc.errors import NonFiniteError
-from entropy_mcmc.samplers import engine, fused
+from entropy_mcmc.samplers import SGLD, engine, fused
 from entropy_mcmc.samplers.buckets import MERGED, SMALL, Slot, merged_counters, plan, slot
 from entropy_mcmc.samplers.finite import FiniteWatch
 
@@ -23,6 +23,31 @@ def test_every_slot_is_in_exactly_one_bucket():
             assert sum(s.size for s in bucket.slots) <= MERGED
 
 
+def test_small_tensors_of_different_devices_are_not_merged():
+    """Devices are only named here, so that it is shown on a machine that has none of them."""
+    first, second = torch.device("cuda:0"), torch.device("cuda:1")
+    homes = [first, second, first, second, first]
+    sizes = [10, 20, SMALL, 30, 40]
+    slots = tuple(Slot(i, 0, s, h) for i, (s, h) in enumerate(zip(sizes, homes, strict=True)))
+    assert [bucket.members for bucket in plan(slots)] == [(2,), (0, 4), (1, 3)]
+
+
+def test_one_group_on_two_devices_steps_like_its_parts():
+    """`meta` stands for the other device: it computes nothing, but refuses to be mixed."""
+
+    def stepped(*others):
+        mine = torch.arange(5.0).requires_grad_()
+        params = [mine, *others]
+        for param in params:
+            param.grad = torch.ones_like(param)
+        sampler = SGLD(params, 0.1, num_data=10, seed=0, check_every=0, fused=False)
+        sampler.step()
+        return mine.detach()
+
+    other = torch.zeros(7, device="meta", requires_grad=True)
+    assert torch.equal(stepped(), stepped(other))
+
+
 def test_merged_counters_are_those_of_each_tensor(device):
     slots = (Slot(4, 0, 3), Slot(9, 2**32 - 2, 4))
     x0, x1 = merged_counters(slots, device)
@@ -32,7 +57,7 @@ def test_merged_counters_are_those_of_each_tensor(device):
 
 
 def test_a_plain_parameter_owns_all_its_elements():
-    assert slot(3, torch.zeros(4, 5)) == Slot(3, 0, 20)
+    assert slot(3, torch.zeros(4, 5)) == Slot(3, 0, 20, torch.device("cpu"))
 
 
 def test_ranges_never_cross_a_multiple_of_2_30():

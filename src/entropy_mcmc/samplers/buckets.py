@@ -27,11 +27,15 @@ MERGED = 2**20  # elements at which a merged bucket is full
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor's elements live: index of its parameter, first element, number of elements."""
+    """Where a tensor's elements live: index of its parameter, first element, number of elements.
+
+    Small tensors are merged only with others of the same `device`.
+    """
 
     parameter: int
     start: int
     size: int
+    device: torch.device | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def local(tensor: Tensor) -> Tensor:
 def slot(parameter: int, tensor: Tensor) -> Slot:
     """Slot of a parameter; for a shard, the elements of the whole tensor that it holds."""
     if not is_sharded(tensor):
-        return Slot(parameter, 0, tensor.numel())
+        return Slot(parameter, 0, tensor.numel(), tensor.device)
     if any(placement.is_shard() and not placement.is_shard(0) for placement in tensor.placements):
         raise ConfigError(
             f"sharded parameters must be split along dimension 0, got placements="
@@ -68,28 +72,39 @@ def slot(parameter: int, tensor: Tensor) -> Slot:
         tensor.shape, tensor.device_mesh, tensor.placements
     )
     row = tensor.numel() // max(tensor.shape[0], 1) if tensor.ndim else 1
-    return Slot(parameter, (offset[0] if offset else 0) * row, local(tensor).numel())
+    first = (offset[0] if offset else 0) * row
+    return Slot(parameter, first, local(tensor).numel(), tensor.device)
 
 
 @lru_cache(maxsize=256)
 def plan(slots: tuple[Slot, ...]) -> tuple[Bucket, ...]:
-    """Group slots into buckets: large tensors alone, small ones together.
+    """Group slots into buckets: large tensors alone, small ones of a device together.
 
     >>> [b.members for b in plan((Slot(0, 0, 10), Slot(1, 0, 10**6), Slot(2, 0, 10)))]
     [(1,), (0, 2)]
     """
-    single, merged, size = [], [[]], 0  # type: tuple[list[Bucket], list[list[int]], int]
-    for position, place in enumerate(slots):
-        if place.size >= SMALL:
-            single.append(Bucket((position,), (place,)))
+    single = [(i,) for i, place in enumerate(slots) if place.size >= SMALL]
+    merged = [
+        members
+        for device in dict.fromkeys(place.device for place in slots)
+        for members in _fill([i for i, s in enumerate(slots) if s.device == device], slots)
+    ]
+    return tuple(Bucket(group, tuple(slots[i] for i in group)) for group in (*single, *merged))
+
+
+def _fill(positions: list[int], slots: tuple[Slot, ...]) -> list[tuple[int, ...]]:
+    """Positions of small slots, in groups that are full at `MERGED` elements."""
+    groups: list[list[int]] = [[]]
+    size = 0
+    for position in positions:
+        if slots[position].size >= SMALL:
             continue
-        if size + place.size > MERGED:
-            merged.append([])
+        if size + slots[position].size > MERGED:
+            groups.append([])
             size = 0
-        merged[-1].append(position)
-        size += place.size
-    groups = [tuple(members) for members in merged if members]
-    return (*single, *(Bucket(g, tuple(slots[i] for i in g)) for g in groups))
+        groups[-1].append(position)
+        size += slots[position].size
+    return [tuple(members) for members in groups if members]
 
 
 @lru_cache(maxsize=256)

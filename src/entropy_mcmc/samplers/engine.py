@@ -36,10 +36,15 @@ def advance(
     """Move `moved[variable][parameter]` in place by `rule`; no schedule, no noise."""
     for bucket in plan(slots):
         values = [_flatten(column, bucket) for column in (*moved, *read)]
-        kernel = compiled.run if fused and values[0].numel() >= compiled.LEAST else run_eager
+        kernel = compiled.run if fused and _compiles(values[0]) else run_eager
         kernel(rule, len(moved), values, coefficients, schedule, bucket.slots)
         for column, value in zip(moved, values, strict=False):
             _write_back(column, bucket, value)
+
+
+def _compiles(value: Tensor) -> bool:
+    """Also where the parameters of one group are on several kinds of device."""
+    return value.numel() >= compiled.LEAST and compiled.available(value.device.type)
 
 
 def run_eager(
