@@ -16,7 +16,6 @@ from entropy_mcmc.report.predictions import Classified, Regressed
 from entropy_mcmc.report.scores import Member, gap, whole
 from entropy_mcmc.report.sections import cell, detection
 from entropy_mcmc.report.setup import differences_table
-from entropy_mcmc.report.verdict import verdict
 from entropy_mcmc.report.words import METRICS, arrow, method_name
 
 COLUMNS = ("accuracy", "rmse", "nll", "ece", "coverage", "auroc")
@@ -29,8 +28,9 @@ def comparison(runs: Sequence[RunData]) -> list[Section]:
         overview_section(runs),
         settings_section(runs),
         _section("learning", "Learning", [learning.overlaid(runs)]),
-        _section("calibration", "Calibration", [reliability(runs), coverage(runs)]),
-        _section("strange", "Strange inputs", detectors(runs)),
+        _section(
+            "predictions", "Predictions", [reliability(runs), coverage(runs), *detectors(runs)]
+        ),
         _section("corruption", "Corrupted test images", corruptions(runs)),
         flatness_of_all(runs),
     ]
@@ -48,11 +48,10 @@ def overview_section(runs: Sequence[RunData]) -> Section:
     columns = [name for name in COLUMNS if any(name in own for own in scores)]
     rows = []
     for run, own in zip(runs, scores, strict=True):
-        line, _ = verdict(run, [] if (one := whole(run)) is None else [one])
         cells = [_marked(name, own.get(name), [s.get(name) for s in scores]) for name in columns]
         severity = (run.diagnostics or {}).get("severity", "–")
-        rows.append([run.name, method_name(run.method), len(run.samples), *cells, severity, line])
-    head = ["run", "method", "networks", *map(arrow, columns), "diagnostics", "verdict"]
+        rows.append([run.name, method_name(run.method), len(run.samples), *cells, severity])
+    head = ["run", "method", "networks", *map(arrow, columns), "diagnostics"]
     table = Table("Scores of the whole posterior of each run", head, rows, range(len(runs)))
     content: list[object] = [_switches(runs), table, *map(notice, _remarks(runs))]
     lead = "Every row is one run; the best value of a column is marked."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from entropy_mcmc.report.figures.strange import (
     severity_figure,
 )
 from entropy_mcmc.report.figures.svg import Axis, number, percent, spanning
-from entropy_mcmc.report.html import Figure, Markup, Section, Table, image, notice, safe
+from entropy_mcmc.report.html import Figure, Markup, Section, Table, bullets, image, notice, safe
 
 SYMBOLS = {"theta": "θ", "guide": "θ_a"}
 FLATNESS_COLUMNS = {
@@ -41,9 +42,14 @@ def diagnostics_section(run: RunData) -> Section | None:
     if found is None:
         return None
     advice = [entry for entry in found.get("advice") or [] if isinstance(entry, dict)]
+    grave = [entry for entry in advice if entry.get("severity") != "note"]
+    notes = [entry for entry in advice if entry.get("severity") == "note"]
     content: list[object] = [
-        notice(entry.get("text", ""), str(entry.get("severity", "note"))) for entry in advice
+        notice(entry.get("text", ""), str(entry.get("severity"))) for entry in grave
     ]
+    content += (
+        [Markup("<h4>Notes</h4>"), bullets(e.get("text", "") for e in notes)] if notes else []
+    )
     if not content:
         content.append(notice(str(found.get("text", "nothing to diagnose"))))
     table = _roles_table(found)
@@ -63,20 +69,35 @@ def diagnostics_section(run: RunData) -> Section | None:
 
 
 def _roles_table(found: dict[str, Any]) -> Table | None:
-    rows = []
-    for entry in found.get("roles") or []:
-        mixing = entry.get("mixing") or {}
-        for words, part, digits in (("weights", "weights", 3), ("predictions", "predictions", 3)):
-            gaps = entry.get(part) or {}
-            cells = [number(gaps.get(side), digits) for side in ("within", "between")]
-            rows.append([f"{_symbol(entry)}: distance of {words}", *cells])
-        for name, words in (("ess", "effective samples"), ("rhat", "R-hat")):
-            pair = mixing.get(name)
-            if pair:
-                label = f"{_symbol(entry)}: {words} (worst, median)"
-                rows.append([label, number(pair[0]), number(pair[1])])
-    head = ["what", "within a cycle / worst", "between cycles / median"]
-    return Table("Mixing and distances", head, rows) if rows else None
+    """One column for each variable."""
+    entries = [entry for entry in found.get("roles") or [] if isinstance(entry, dict)]
+    measured = [(words, [look(entry) for entry in entries]) for words, look in MIXING.items()]
+    rows = [
+        [words, *(number(value) for value in values)]
+        for words, values in measured
+        if any(value is not None for value in values)
+    ]
+    return Table("Mixing and distances", ["what", *map(_symbol, entries)], rows) if rows else None
+
+
+def _distance(part: str, side: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda entry: (entry.get(part) or {}).get(side)
+
+
+def _mixing(name: str, place: int) -> Callable[[dict[str, Any]], float | None]:
+    return lambda entry: ((entry.get("mixing") or {}).get(name) or (None, None))[place]
+
+
+MIXING = {
+    "distance of weights within a cycle": _distance("weights", "within"),
+    "distance of weights between cycles": _distance("weights", "between"),
+    "difference of predictions within a cycle": _distance("predictions", "within"),
+    "difference of predictions between cycles": _distance("predictions", "between"),
+    "effective sample size, worst prediction": _mixing("ess", 0),
+    "effective sample size, median prediction": _mixing("ess", 1),
+    "R-hat, worst prediction": _mixing("rhat", 0),
+    "R-hat, median prediction": _mixing("rhat", 1),
+}
 
 
 def _symbol(entry: dict[str, Any]) -> str:
@@ -144,8 +165,8 @@ def flatness_section(found: Flatness | None) -> Section | None:
     return Section(
         "flatness",
         "Flatness",
-        "How much the loss rises when the weights move: flat basins are what Entropy-MCMC looks "
-        "for. Measured at the last sample of each variable.",
+        "How much the loss rises when the weights move: smaller numbers mean a flatter basin. "
+        "Measured at the last sample of each variable.",
         [
             table,
             Markup(f'<dl class="meanings">{meanings}</dl>'),

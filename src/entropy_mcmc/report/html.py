@@ -11,6 +11,7 @@ from html import escape
 from entropy_mcmc.report.figures.chart import Series, swatch
 
 ROWS_SHOWN = 400
+LONG = 32  # letters
 
 
 class Markup(str):
@@ -57,10 +58,17 @@ class Table:
 
     def _row(self, i: int) -> str:
         first, *rest = self.rows[i]
-        cells = "".join(f"<td>{safe(cell)}</td>" for cell in rest)
+        cells = "".join(map(_td, rest))
         run = self.run[i] if self.run else None
         mark = "" if run is None else f' data-run="{run}"'
         return f'<tr{mark}><th scope="row">{safe(first)}</th>{cells}</tr>'
+
+
+def _td(cell: object) -> str:
+    """A cell; long text may break, numbers may not."""
+    long = len(str(cell)) > LONG and not isinstance(cell, Markup)
+    start = '<td class="long">' if long else "<td>"
+    return f"{start}{safe(cell)}</td>"
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,10 @@ def _panel(name: str, key: str, parts: list[Section], *, alone: bool) -> str:
     links = "".join(f'<li><a href="#{key}-{p.key}">{safe(p.title)}</a></li>' for p in parts)
     nav = f'<nav aria-label="Sections of {safe(name)}"><ul>{links}</ul></nav>'
     content = "".join(part.html(key) for part in parts)
+    heading = name if name == COMPARISON else f"Run {name}"
     role = "" if alone else f' role="tabpanel" aria-labelledby="tab-{key}" tabindex="0"'
     return (
-        f'<div class="panel" id="panel-{key}"{role}><h2>{"Run " if key != "cmp" else ""}{safe(name)}</h2>'
+        f'<div class="panel" id="panel-{key}"{role}><h2>{safe(heading)}</h2>'
         f'<div class="columns">{nav}<div class="content">{content}</div></div></div>'
     )
 

@@ -86,7 +86,7 @@ GLOSSARY = (
     (
         "θ and θ_a",
         "the two coupled copies of the weights in Entropy-MCMC: θ follows the data, the "
-        "guide θ_a follows θ and smooths its path, which favours flat basins.",
+        "guide θ_a follows θ and smooths its path. Other methods have θ only.",
     ),
     ("Whole posterior", "the mean of the probabilities of all samples (both θ and θ_a)."),
     (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from entropy_mcmc.report.figures.svg import Axis, label, path, tag
 
 RIGHT, TOP, BOTTOM = 14.0, 12.0, 44.0
-LETTER = 6.9  # width of a figure of the tick labels
+LETTER = 7.4  # width of a figure of the tick labels
 SHAPES = ("circle", "square", "triangle", "diamond")
 DASHES = (None, "7 4", "2 4", "9 4 2 4")
 

@@ -98,7 +98,7 @@ def reliability_figure(
         "Rows grouped by confidence. On the dashed diagonal, 80 % sure means right in 80 % of "
         "cases; below it the model is overconfident. Larger marks hold more rows; bars are 68 % "
         "intervals: small groups say little.",
-        chart(frame, series, "Reliability. " + "; ".join(words), Marks(reference=DIAGONAL)),
+        chart(frame, series[::-1], "Reliability. " + "; ".join(words), Marks(reference=DIAGONAL)),
         Table("Reliability", ["model", "rows", "mean confidence", "right"], rows),
         series,
     )

@@ -64,7 +64,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in per cent.
+    r"""A share in per cent.
 
     >>> percent(0.98612)
     '98.6\xa0%'
