@@ -16,7 +16,7 @@ from jsonargparse import (  # type: ignore[attr-defined]
 )
 
 from entropy_mcmc.errors import EntropyMCMCError
-from entropy_mcmc.run.config import from_dict, leaves
+from entropy_mcmc.run.config import RunConfig, from_dict, leaves
 
 # Commands of other parts of the library: `main(argv) -> int` in entropy_mcmc/NAME/command.py.
 FOREIGN = {
@@ -142,7 +142,9 @@ def _dispatch(parsed: Namespace) -> None:
         for name in ("config", "record", "__default_config__"):
             options.pop(name, None)
         more, override = options.pop("more_cycles"), options.pop("override")
-        commands.sample_command(from_dict(options), more, override)
+        config = from_dict(options)
+        commands.sample_command(config, more, override)
+        _write_page(config)
     elif parsed.command == "evaluate":
         commands.evaluate_command(options["run"], options["corruptions"], options["device"])
     elif parsed.command == "flatness":
@@ -157,3 +159,17 @@ def _dispatch(parsed: Namespace) -> None:
             options["batch_size"],
             options["device"],
         )
+
+
+def _write_page(config: RunConfig) -> None:
+    """The run's page; that it cannot be made is said, and does not spoil the run."""
+    from entropy_mcmc.posterior import ranks
+    from entropy_mcmc.report.command import write_report
+
+    # `output.report` may not be there in configs of other versions.
+    if not (ranks.is_main() and getattr(config.output, "report", True)):
+        return
+    try:
+        print(f"report: {write_report([config.folder])}")
+    except EntropyMCMCError as error:
+        print(f"emcmc: the run is done, but its page is not: {error}", file=sys.stderr)
