@@ -1,0 +1,72 @@
+"""Appendix: the variance η of the guide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from entropy_mcmc.reproduce.ablations import SCORES, note, row, scores, variant
+from entropy_mcmc.reproduce.figure import PALETTE, panels, save
+from entropy_mcmc.reproduce.items import Item, Outcome, Results
+from entropy_mcmc.reproduce.jobs import Job, Place
+from entropy_mcmc.reproduce.text import mean_error
+
+# ηN/lr, the number of steps over which the guide averages: η alone means nothing without N and lr.
+HORIZONS = (2, 5, 15, 50, 150, 500)
+SMOKE = (2, 50)
+
+
+def horizons(size: str) -> tuple[int, ...]:
+    """Those of a scale."""
+    return SMOKE if size == "smoke" else HORIZONS
+
+
+def jobs(size: str, place: Place) -> list[Job]:
+    """EMCMC with every η, given as the averaging horizon."""
+    return [
+        made
+        for steps in horizons(size)
+        for made in variant(
+            size, place, "emcmc", f"emcmc-horizon{steps}", numbers={"horizon": float(steps)}
+        )
+    ]
+
+
+def show(results: Results, size: str) -> Outcome:
+    """Scores of the posterior, and of θ and θ_a alone, by η."""
+    rows = []
+    for steps in horizons(size):
+        label = f"emcmc-horizon{steps}"
+        if scores(results, label):
+            rows += [row(results, f"{steps} steps, {who}", label, who) for who in WHO]
+    figures = {"ablation-eta": lambda path: draw(results, size, path)} if rows else {}
+    return Outcome(["ηN/lr, samples", *SCORES], rows, [], figures, [note(size), NOTE])
+
+
+WHO = ("both", "theta", "guide")
+NOTE = (
+    "The paper finds η ≈ 1e-3 best on CIFAR-10 (N = 50,000, lr 0.5: ηN/lr = 100 steps of 20,000 "
+    "in a cycle). Only the horizon ηN/lr beside the length of a cycle carries over."
+)
+
+
+def draw(results: Results, size: str, path: Path) -> None:
+    """NLL against the horizon."""
+    figure, (axis,) = panels(1, columns=1, width=4.5, height=3.0)
+    for who, colour in zip(WHO, ("emcmc", "sgld", "guide"), strict=True):
+        points = [
+            (steps, *mean_error(found))
+            for steps in horizons(size)
+            if (found := scores(results, f"emcmc-horizon{steps}", "test", who, "nll"))
+        ]
+        x, mean, error = zip(*points, strict=True)
+        axis.errorbar(
+            x, mean, [e or 0.0 for e in error], color=PALETTE[colour], marker="o", ms=3, label=who
+        )
+    axis.set(xscale="log")
+    axis.set_xlabel("averaging horizon ηN/lr in steps", fontsize=8)
+    axis.set_ylabel("test NLL", fontsize=8)
+    axis.legend(fontsize=7, frameon=False)
+    save(figure, path)
+
+
+ITEM = Item("variance of the guide", "appendix, η figure", jobs, show)

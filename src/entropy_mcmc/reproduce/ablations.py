@@ -1,0 +1,85 @@
+"""What the ablations share: SGLD and EMCMC at half length, one thing changed at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from entropy_mcmc.reproduce import search
+from entropy_mcmc.reproduce.items import Results
+from entropy_mcmc.reproduce.jobs import Job, Place
+from entropy_mcmc.reproduce.methods import job
+from entropy_mcmc.reproduce.scale import scale
+from entropy_mcmc.reproduce.text import number
+
+GROUP = "ablation"
+
+
+def variant(
+    size: str,
+    place: Place,
+    method: str,
+    label: str,
+    *,
+    numbers: Mapping[str, float] | None = None,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Job]:
+    """A method with other numbers or another config, for every seed.
+
+    Without a change the label must be the method's name: this is the run all ablations share.
+    """
+    chosen, tuned = scale(size), search.tuned(scale(size), place)
+    return [
+        job(
+            method,
+            seed,
+            chosen,
+            {**tuned[method], **(numbers or {})},
+            group=GROUP,
+            label=label,
+            part=chosen.ablation_part,
+            warm_numbers=tuned["sgd"],
+            measure={"borrowed": method == "emcmc"},
+            changes=changes,
+        )
+        for seed in chosen.seeds
+    ]
+
+
+def scores(results: Results, label: str, *path: str) -> list[float]:
+    """One number of each seed: scores(results, "emcmc", "test", "both", "nll")."""
+    prefix = f"{GROUP}/{label}-"
+    names = [n for n in results if n.startswith(prefix) and n[len(prefix) :].isdigit()]
+    picked = []
+    for name in sorted(names):
+        value: Any = results[name]
+        for key in path or ("test", "both", "nll"):
+            value = value[key]
+        picked.append(float(value))
+    return picked
+
+
+def row(results: Results, first: str, label: str, who: str = "both") -> list[str]:
+    """Label, accuracy, NLL and ECE of a variant; dashes while it is missing."""
+    if not scores(results, label):
+        return [first, "–", "–", "–"]
+    found = {key: scores(results, label, "test", who, key) for key in ("accuracy", "nll", "ece")}
+    return [
+        first,
+        number(found["accuracy"], 2, 100),
+        number(found["nll"]),
+        number(found["ece"], 2, 100),
+    ]
+
+
+SCORES = ["accuracy %", "NLL", "ECE %"]
+
+
+def note(size: str) -> str:
+    """How long these runs are."""
+    chosen = scale(size)
+    return (
+        f"{round(chosen.epochs * chosen.ablation_part)} passes of gradients (of which "
+        f"{round(chosen.warm_epochs * chosen.ablation_part)} of SGD as a shared start), "
+        f"{len(chosen.seeds)} seed(s), other numbers as tuned; ± is the standard error over seeds."
+    )
