@@ -32,9 +32,9 @@ SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "entropy-sgd": _NESTED,
     "entropy-sgld": _NESTED,
 }
-_MNIST = {"data": "mnist", "seeds": 10, "gradients": 2000, "every": 20, "trials": 12}
+_MNIST = {"data": "mnist", "seeds": 10, "gradients": 2000, "every": 5, "trials": 12}
 _SIZES = {
-    "smoke": {"data": "digits", "seeds": 3, "gradients": 200, "every": 20, "trials": 2},
+    "smoke": {"data": "digits", "seeds": 3, "gradients": 200, "every": 10, "trials": 2},
     "laptop": _MNIST,
     "paper": _MNIST,
 }
@@ -220,10 +220,16 @@ def _summary(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         "average_accuracy": found["average_accuracy"],
         "average_nll": found["average_nll"],
     }
-    for name in _STACKED:
-        if len(found[name]):
-            result[name] = [[round(float(v), 6) for v in row] for row in found[name]]
+    result["curves"] = {n: _mean_and_error(found[n]) for n in _STACKED if len(found[n])}
+    result["last"] = {n: found[n][-1].tolist() for n in _STACKED if len(found[n])}
     return result
+
+
+def _mean_and_error(curve: Any) -> dict[str, list[float]]:
+    """Over seeds, of (time, seed)."""
+    errors = curve.std(1, ddof=1) / np.sqrt(curve.shape[1])
+    parts = {"mean": curve.mean(1), "error": errors}
+    return {name: [round(float(v), 6) for v in values] for name, values in parts.items()}
 
 
 ITEM = Item(

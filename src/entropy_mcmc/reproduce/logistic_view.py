@@ -60,8 +60,8 @@ def _row(label: str, result: dict[str, Any]) -> list[str]:
         label,
         number(result["mean_nll_by_gradient"], 4),
         number(result["mean_nll_by_iteration"], 4),
-        number(result["train_nll"][-1], 4),
-        number(result["accuracy"][-1], 2, 100),
+        number(result["last"]["train_nll"], 4),
+        number(result["last"]["accuracy"], 2, 100),
         number(result["average_accuracy"], 2, 100),
         number(result["average_nll"], 4),
         numbers,
@@ -77,8 +77,9 @@ def _verdicts(found: dict[str, Any]) -> list[Verdict]:
             claim = f"EMCMC converges faster than {METHODS[other]} (training NLL per {unit})"
             made.append(compared(claim, ours[key], found[other][key], lower=True))
     made.append(_similar(ours, found["sgld"]))
-    for key, what in (("average_accuracy", "averaged"), ("accuracy", "last sample")):
-        pair = [r[key] if key == "average_accuracy" else r[key][-1] for r in (ours, found["sgld"])]
+    averaged = [r["average_accuracy"] for r in (ours, found["sgld"])]
+    last = [r["last"]["accuracy"] for r in (ours, found["sgld"])]
+    for what, pair in (("averaged", averaged), ("last sample", last)):
         scaled = [[100 * v for v in values] for values in pair]
         claim = f"EMCMC has a higher test accuracy than SGLD ({what})"
         made.append(compared(claim, *scaled, lower=False, unit=" points"))
@@ -99,13 +100,14 @@ def draw(path: Path, found: dict[str, Any]) -> None:
     for colour, (method, result) in zip(COLOURS, found.items(), strict=False):
         for column, unit in enumerate(("gradients", "iterations")):
             for row, key in enumerate(("train_nll", "accuracy")):
-                _band(axes[row, column], result[unit], result[key], METHODS[method], colour)
+                curve, factor = result["curves"][key], 100 if row else 1
+                _band(axes[row, column], result[unit], curve, factor, METHODS[method], colour)
     last = max(f["iterations"][-1] for m, f in found.items() if m.startswith("entropy"))
     for column, unit in enumerate(("gradients", "iterations")):
         axes[0, column].set(yscale="log", ylabel="training NLL")
         axes[1, column].set(xlabel=unit, ylabel="test accuracy %")
-        low = min(100 * np.mean(r["accuracy"][1:], 1).min() for r in found.values())
-        axes[1, column].set_ylim(max(50.0, low - 1), None)
+        low = min(100 * np.median(r["curves"]["accuracy"]["mean"]) for r in found.values())
+        axes[1, column].set_ylim(low - 2.5, None)
         if unit == "iterations":
             for axis in axes[:, column]:
                 axis.set_xlim(0, last)
@@ -113,8 +115,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
     save(figure, path)
 
 
-def _band(axis: Any, times: Any, curve: Any, label: str, colour: str) -> None:
-    values = np.asarray(curve) * (100 if axis.get_subplotspec().rowspan.start == 1 else 1)
-    mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
+def _band(axis: Any, times: Any, curve: Any, factor: int, label: str, colour: str) -> None:
+    mean, error = (factor * np.asarray(curve[key]) for key in ("mean", "error"))
     axis.plot(times, mean, color=colour, label=label, lw=1.4)
     axis.fill_between(times, mean - error, mean + error, color=colour, alpha=0.25, lw=0)
