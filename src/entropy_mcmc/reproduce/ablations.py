@@ -47,7 +47,7 @@ def variant(
 
 
 def scores(results: Results, label: str, *path: str) -> list[float]:
-    """One number of each seed: scores(results, "emcmc", "test", "both", "nll")."""
+    """One number of each seed, found by its keys; by default the test NLL."""
     prefix = f"{GROUP}/{label}-"
     names = [n for n in results if n.startswith(prefix) and n[len(prefix) :].isdigit()]
     picked = []

@@ -71,7 +71,7 @@ def finished(results: Results, group: str = "cifar10") -> list[str]:
 
 
 def values(found: list[dict[str, Any]], *path: str) -> list[float]:
-    """One number of each result: values(found, "test", "both", "nll")."""
+    """One number of each result, found by its keys."""
     picked = []
     for result in found:
         value: Any = result

@@ -1,0 +1,142 @@
+"""The picture items at smoke scale, and what makes their comparison fair."""
+
+import itertools
+import json
+import math
+
+import pytest
+
+from entropy_mcmc.reproduce import cifar, search
+from entropy_mcmc.reproduce.items import item
+from entropy_mcmc.reproduce.jobs import Place, ordered, pending
+from entropy_mcmc.reproduce.methods import ENTRIES, config, resolved
+from entropy_mcmc.reproduce.running import reproduce
+from entropy_mcmc.reproduce.scale import scale
+from entropy_mcmc.run.methods import METHODS
+
+pytest.importorskip("ivon", reason="ivon-opt is not installed: pip install -e '.[reproduce]'")
+
+DECISIONS = {"holds", "does not hold", "not decided at this scale"}
+PICTURES = [
+    "classification",
+    "calibration",
+    "ood",
+    "corruption",
+    "spectrum",
+    "interpolation",
+    "surface",
+    "ablation-augmentation",
+    "ablation-temperature",
+    "ablation-gibbs",
+    "ablation-eta",
+    "ablation-schedule",
+    "ablation-sample-set",
+    "ablation-normalisation",
+    "ablation-burn-in",
+    "imagenet",
+]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    base = tmp_path_factory.mktemp("reproduce")
+    return base / "results", base / "work"
+
+
+def outcome(folders, name):
+    reproduce(name, "smoke", results=folders[0], work=folders[1])
+    return json.loads((folders[0] / "smoke" / "items" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_item_runs_in_seconds_and_shows_numbers(folders, name):
+    found = outcome(folders, name)
+    assert found["rows"]
+    assert all(len(row) == len(found["columns"]) for row in found["rows"])
+    assert not any("nan" in cell or "–" in cell for row in found["rows"] for cell in row)
+    assert {verdict["decision"] for verdict in found["verdicts"]} <= DECISIONS
+    for figure in found["figures"]:
+        assert (folders[0] / "smoke" / "items" / f"{figure}.png").stat().st_size > 5_000
+
+
+def test_a_finished_item_computes_nothing_and_shows_the_same(folders):
+    first = outcome(folders, "classification")
+    files = sorted((folders[0] / "smoke" / "runs").rglob("*.json"))
+    before = [file.stat().st_mtime_ns for file in files]
+    assert outcome(folders, "classification") == first
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_smoke_decides_nothing(folders):
+    """One seed has no standard error."""
+    verdicts = outcome(folders, "classification")["verdicts"]
+    assert verdicts
+    assert {v["decision"] for v in verdicts} == {"not decided at this scale"}
+
+
+def tuned_place(tmp_path):
+    """A laptop place whose search is said to have chosen the middle of every range."""
+    place = Place(tmp_path / "laptop", tmp_path / "work")
+    place.results.mkdir()
+    middle = {m: {"numbers": search.trials(m, 1)[0], "validation_nll": 1.0} for m in ENTRIES}
+    search.tuned_file(place).write_text(json.dumps(middle))
+    return place
+
+
+@pytest.mark.parametrize("method", ENTRIES)
+def test_every_method_has_the_same_gradient_budget(tmp_path, method):
+    chosen = scale("laptop")
+    made = [j for j in cifar.jobs("laptop", tuned_place(tmp_path)) if f"/{method}-0" in j.name]
+    (job,) = made
+    epochs = job.settings["config"]["schedule"]["epochs"] * job.settings["config"]["chains"]
+    warm = sum(start.settings["config"]["schedule"]["epochs"] for start in job.after)
+    assert epochs + warm == chosen.epochs
+
+
+def test_methods_that_average_keep_the_same_number_of_samples():
+    for method, entry in ENTRIES.items():
+        made = config(method, 0, scale("laptop"), search.trials(method, 1)[0])["schedule"]
+        if entry.cyclical or entry.averages:
+            samples = made["cycles"] * made["samples_per_cycle"] * (2 if entry.paired else 1)
+            assert samples == scale("laptop").samples, method
+
+
+def test_the_search_never_sees_the_test_split():
+    for job in ordered(search.jobs(scale("laptop"), ENTRIES)):
+        options = job.settings["config"]["data"]["options"]
+        assert options["validation"] is True
+        assert options["test_rows"] == scale("laptop").validation_rows
+
+
+def test_every_method_gets_the_same_number_of_trials():
+    for method, entry in ENTRIES.items():
+        made = search.trials(method, 6)
+        assert len(made) == 6
+        for name, (low, high) in entry.space.items():
+            values = sorted(trial[name] for trial in made)
+            steps = [math.log(b / a) for a, b in itertools.pairwise(values)]
+            assert all(low < value < high for value in values)
+            assert max(steps) / min(steps) < 1.01
+
+
+def test_eta_in_natural_units():
+    """horizon = ηN/lr and width = ηN/(inner lr · 5), solved for η."""
+    made = resolved("emcmc", {"lr": 0.4, "horizon": 30.0}, 3000)
+    assert made["eta"] == pytest.approx(30 * 0.4 / 3000)
+    made = resolved("entropy-sgld", {"inner_lr": 0.2, "width": 8.0}, 3000)
+    assert made["eta"] == pytest.approx(8 * 5 * 0.2 / 3000)
+    assert METHODS["entropy-sgld"].gradients == 5
+
+
+def test_the_paper_scale_is_the_papers(tmp_path):
+    place = Place(tmp_path, tmp_path)
+    jobs = {job.name: job for job in item("classification").jobs("paper", place)}
+    ours = jobs["cifar10/emcmc-2"].settings["config"]
+    assert ours["sampler"]["lr"] == 0.5
+    assert ours["sampler"]["eta"] == 4e-4
+    assert ours["sampler"]["temperature"] == 1e-4
+    assert ours["schedule"]["epochs"] == 200
+    assert ours["schedule"]["cycles"] * ours["schedule"]["samples_per_cycle"] * 2 == 16
+    assert jobs["cifar100/emcmc-0"].settings["config"]["sampler"]["eta"] == 8e-3
+    assert len(pending(list(jobs.values()), place)) == len(jobs)
+    assert item("imagenet").unavailable("laptop", place)
