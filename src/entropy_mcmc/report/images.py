@@ -82,10 +82,11 @@ def _card(pixels: npt.NDArray[np.uint8], truth: str, best: list[tuple[str, float
         f'</span><span class="share">{percent(p, 0)}</span></li>'
         for name, p in best
     )
-    mark = "right" if right else "wrong"
+    word, sign = ("right", "✓") if right else ("wrong", "✗")
     return (
         f"<li>{image(png(pixels), alt, 'pixels')}<p>true: <strong>{safe(truth)}</strong> "
-        f'<span class="{mark}">{mark}</span></p><ul class="bars">{bars}</ul></li>'
+        f'<span class="{word}" role="img" aria-label="{word}">{sign}</span></p>'
+        f'<ul class="bars">{bars}</ul></li>'
     )
 
 

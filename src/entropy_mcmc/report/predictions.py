@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.errors import EntropyMCMCError, StateError
-from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.evaluate import SHUFFLED, shuffled
+from entropy_mcmc.run.evaluate import _other as _other_images
 from entropy_mcmc.run.predict import prepare
-from entropy_mcmc.run.problem import build_problem
 
 ROWS = 2000
 NUMBERS = 40_000_000  # of all samples' probabilities together: 160 MB
@@ -171,9 +170,7 @@ def _strange(run: Run, rows: Rows, limit: int) -> tuple[dict[str, Floats], tuple
 
 
 def _other(run: Run, name: str, limit: int) -> Tensor:
-    config = with_parts(run.record.config, data={"name": name, "options": {}})
-    config = with_parts(config, model={"name": "auto", "options": {}})
-    inputs: Tensor = build_problem(config).test.inputs
+    inputs = _other_images(name, run.record.config.data.folder, run.problem.test)
     return inputs[chosen(len(inputs), limit)]
 
 

@@ -12,7 +12,7 @@ from entropy_mcmc.report import findings
 from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures import quality, regression, strange
 from entropy_mcmc.report.figures.learning import loss_figure
-from entropy_mcmc.report.figures.svg import number, percent
+from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.html import Figure, Markup, Section, Table, bullets, notice, safe
 from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
 from entropy_mcmc.report.predictions import Classified, Regressed
@@ -20,8 +20,10 @@ from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
 from entropy_mcmc.report.setup import setup_section
 from entropy_mcmc.report.verdict import sentences, verdict
 from entropy_mcmc.report.words import SHARES, arrow
+from entropy_mcmc.run.evaluate import SHUFFLED
 
 COLUMNS = ("accuracy", "nll", "ece", "brier", "misclassification_auroc", "rmse", "coverage")
+SHUFFLED_MEANS = " “Shuffled pixels” are the test images with all pixels rearranged."
 TILES = ("accuracy", "rmse", "nll", "ece", "coverage")
 
 
@@ -46,7 +48,7 @@ def sections(run: RunData) -> list[Section]:
 
 def cell(name: str, value: float | None) -> str:
     """A metric's value in its own way of writing."""
-    return percent(value) if name in SHARES else number(value)
+    return percent(value) if name in SHARES else fixed(value)
 
 
 def summary_section(run: RunData, found: Sequence[Member]) -> Section:
@@ -85,8 +87,8 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
             shown.append((arrow(name), cell(name, found[0].scores[name]), beside))
     base = {} if run.baseline is None else detection(run.baseline)
     for name, area in detection(run).items():
-        beside = f"one SGD network: {number(base[name])}" if name in base else ""
-        shown.append((f"{strange.strange_name(name)}, AUROC ↑", number(area), beside))
+        beside = f"one SGD network: {fixed(base[name])}" if name in base else ""
+        shown.append((f"{strange.strange_name(name)}, AUROC ↑", fixed(area), beside))
     shown.append(("networks kept", str(len(run.samples)), ""))
     items = "".join(
         f"<div><dt>{safe(label)}</dt><dd>{safe(value)}<small>{safe(beside)}</small></dd></div>"
@@ -204,6 +206,7 @@ def regression_section(run: RunData) -> Section | None:
         regression.scatter_figure(mean, variance, truth),
         regression.coverage_figure(judged),
         regression.residual_figure(mean, variance, truth),
+        regression.spread_figure(mean, variance, truth),
     ]
     lead = "How close are the predictions, and do the intervals hold what they promise?"
     return Section("regression", "Predictions and intervals", lead, [figures])
@@ -225,8 +228,8 @@ def strange_section(run: RunData) -> Section | None:
     return Section(
         "strange",
         "Strange inputs",
-        "Inputs unlike the training data (out of distribution): a good model is unsure of them. "
-        "“Shuffled pixels” are the test images with all pixels rearranged.",
+        "Inputs unlike the training data (out of distribution): a good model is unsure of them."
+        + (SHUFFLED_MEANS if SHUFFLED in run.predicted.strange else ""),
         [figures, Table("Recognising strange inputs by entropy", head, rows), *notes],
     )
 

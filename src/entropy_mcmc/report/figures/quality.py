@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from entropy_mcmc.report.collect import RunData, chain_and_step
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
-from entropy_mcmc.report.figures.svg import Axis, number, percent, spanning
+from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, calibration_bins, singles
 from entropy_mcmc.report.words import METRICS, SHARES
@@ -45,7 +45,7 @@ def samples_figure(run: RunData, found: Sequence[Member], metric: str) -> Figure
     short, better, _ = METRICS[metric]
     values = [v for s in series for v in s.y]
     x = Axis("samples in the order they were kept", ends[0], ends[1], ticks=_counts(len(steps)))
-    frame = Frame(x, Axis(short, *spanning(values, margin=0.12), write=_write(metric)))
+    frame = Frame(x, Axis(short, *spanning(values, margin=0.12), write=_tick(metric)))
     words = f"{short} of {len(alone)} single samples, from {_write(metric)(min(alone))} to "
     words += f"{_write(metric)(max(alone))}; " + "; ".join(
         f"{m.name} {_write(metric)(m.scores[metric])}" for m in lines
@@ -66,6 +66,10 @@ def samples_figure(run: RunData, found: Sequence[Member], metric: str) -> Figure
 
 def _write(metric: str) -> Callable[[float], str]:
     return percent if metric in SHARES else number
+
+
+def _tick(metric: str) -> Callable[[float], str]:
+    return share_tick if metric in SHARES else number
 
 
 def _counts(count: int) -> tuple[float, ...]:
@@ -91,8 +95,8 @@ def reliability_figure(
         away = float(np.abs(bins[:, 0] - bins[:, 1]) @ bins[:, 2] / bins[:, 2].sum())
         words.append(f"{name}: calibration error {number(away)}")
         rows += [[name, int(n), percent(c), percent(a)] for c, a, n in bins]
-    share = Axis("confidence (probability of the chosen class)", 0.0, 1.0, write=_whole_percent)
-    frame = Frame(share, Axis("share that is right", 0.0, 1.0, write=_whole_percent))
+    share = Axis("confidence (probability of the chosen class)", 0.0, 1.0, write=share_tick)
+    frame = Frame(share, Axis("share that is right", 0.0, 1.0, write=share_tick))
     return Figure(
         "Reliability diagram",
         "Rows grouped by confidence. On the dashed diagonal, 80 % sure means right in 80 % of "
@@ -126,7 +130,7 @@ def confidence_figure(probs: Floats, targets: npt.NDArray[np.int64]) -> Figure:
         Series(name, edges.tolist(), (c + 0.0).tolist(), "steps", slot, dash=0)
         for name, c, slot in zip(("right", "wrong"), counts, (0, 1), strict=True)
     ]
-    x = Axis("confidence", 0.0, 1.0, write=_whole_percent)
+    x = Axis("confidence", 0.0, 1.0, write=share_tick)
     y = Axis("test rows (log scale)", 0.5, top * 1.3, log=True)
     words = f"{int(right.sum())} right and {int((~right).sum())} wrong predictions by confidence"
     rows = [
@@ -140,7 +144,3 @@ def confidence_figure(probs: Floats, targets: npt.NDArray[np.int64]) -> Figure:
         Table("Rows by confidence", ["confidence", "right", "wrong"], rows),
         series,
     )
-
-
-def _whole_percent(value: float) -> str:
-    return percent(value, 0)

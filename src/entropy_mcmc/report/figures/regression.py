@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
-from entropy_mcmc.report.figures.svg import Axis, number, percent, spanning
+from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.scores import coverages
 
 Floats = npt.NDArray[np.float64]
 POINTS = 200
 Z = 1.959963984540054
+REACH = 4.0  # standard deviations shown
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
 
 
@@ -69,8 +70,8 @@ def coverage_figure(
         points = [level for level, _ in found], [share for _, share in found]
         series.append(Series(name, *points, "both", slot, run=slot if runs else None))
         table += [[name, percent(level, 0), percent(share)] for level, share in found]
-    level = Axis("level of the interval", 0.0, 1.0, write=lambda v: percent(v, 0))
-    frame = Frame(level, Axis("true values inside", 0.0, 1.0, write=lambda v: percent(v, 0)))
+    level = Axis("level of the interval", 0.0, 1.0, write=share_tick)
+    frame = Frame(level, Axis("true values inside", 0.0, 1.0, write=share_tick))
     words = "; ".join(f"{s.name}: the 95 % interval holds {percent(s.y[-2])}" for s in series)
     return Figure(
         "Calibration of intervals",
@@ -111,4 +112,35 @@ def residual_figure(mean: Floats, variance: Floats, targets: Floats) -> Figure:
         chart(frame, [*series, *lines], words, Marks(reference=((x.low, 0.0), (x.high, 0.0)))),
         Table("Residuals", ["predicted", "standardised residual"], table),
         [series[0], lines[0]],
+    )
+
+
+def spread_figure(mean: Floats, variance: Floats, targets: Floats) -> Figure:
+    """Histogram of standardised residuals beside the bell curve that they should follow."""
+    scaled = ((targets - mean) / np.sqrt(variance)).clip(-REACH, REACH)
+    edges = np.linspace(-REACH, REACH, 17)
+    shares = np.histogram(scaled, edges)[0] / len(scaled)
+    grid = np.linspace(-REACH, REACH, 61)
+    bell = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi) * (edges[1] - edges[0])
+    series = [
+        Series("test rows", edges.tolist(), shares.tolist(), "steps", 0, dash=0),
+        Series("what a calibrated model gives", grid.tolist(), bell.tolist(), "line", 1),
+    ]
+    x = Axis("(true − predicted) / predicted std", -REACH, REACH)
+    top = 1.08 * max(float(shares.max()), float(bell.max()))
+    words = (
+        f"Standardised residuals have mean {number(float(scaled.mean()))} and standard deviation "
+        f"{number(float(scaled.std()))}; 0 and 1 are right"
+    )
+    table = [
+        [f"{a:.2g} – {b:.2g}", percent(s)]
+        for a, b, s in zip(edges[:-1], edges[1:], shares, strict=True)
+    ]
+    return Figure(
+        "Spread of the residuals",
+        "Narrower than the curve: intervals are too wide. Wider: too narrow. What is further than "
+        f"{REACH:g} away is in the last bar.",
+        chart(Frame(x, Axis("share of rows", 0.0, top, write=share_tick)), series, words),
+        Table("Spread of residuals", ["standardised residual", "share of rows"], table),
+        series,
     )

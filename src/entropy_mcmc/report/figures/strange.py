@@ -10,7 +10,7 @@ import numpy.typing as npt
 from entropy_mcmc import metrics
 from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
-from entropy_mcmc.report.figures.svg import Axis, number, percent, spanning
+from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.predictions import Classified
 from entropy_mcmc.report.scores import roc
@@ -43,7 +43,7 @@ def histogram_figure(found: Classified) -> Figure:
     top = max(float(share.max()) for share in shares.values())
     frame = Frame(
         Axis("predictive entropy (nats): 0 is certain", 0.0, float(edges[-1])),
-        Axis("share of inputs", 0.0, top * 1.05, write=lambda v: percent(v, 0)),
+        Axis("share of inputs", 0.0, top * 1.05, write=share_tick),
     )
     words = "Median entropy: " + "; ".join(
         f"{name} {number(float(np.median(v)))} nats" for name, v in groups.items()
@@ -77,8 +77,8 @@ def roc_figure(
             [name, percent(a), percent(h)]
             for a, h in list(zip(alarms, hits, strict=True))[:: max(1, len(hits) // 20)]
         ]
-    share = Axis("false alarms on test rows", 0.0, 1.0, write=lambda v: percent(v, 0))
-    frame = Frame(share, Axis("strange inputs caught", 0.0, 1.0, write=lambda v: percent(v, 0)))
+    share = Axis("false alarms on test rows", 0.0, 1.0, write=share_tick)
+    frame = Frame(share, Axis("strange inputs caught", 0.0, 1.0, write=share_tick))
     return Figure(
         title,
         "An alarm is raised above a threshold of entropy; the curve goes through all thresholds. "
@@ -125,7 +125,8 @@ def severity_figure(
     if not shown:
         return None
     share = metric == "accuracy"
-    write = (lambda v: percent(v)) if share else number
+    write = percent if share else number
+    tick = share_tick if share else number
     series = [
         Series(name, [float(s) for s, _ in points], [v for _, v in points], "both", slot, run=run)
         for slot, (name, points, run) in enumerate(shown)
@@ -135,7 +136,7 @@ def severity_figure(
     x = Axis(
         "severity (0 = clean, 5 = worst)", 0.0, max(ticks), ticks=ticks, write=lambda v: f"{v:.0f}"
     )
-    frame = Frame(x, Axis(title, *spanning(values), write=write))
+    frame = Frame(x, Axis(title, *spanning(values), write=tick))
     words = "; ".join(f"{s.name}: {write(s.y[0])} to {write(s.y[-1])}" for s in series)
     rows = [[s.name, int(a), write(b)] for s in series for a, b in zip(s.x, s.y, strict=True)]
     return Figure(

@@ -74,6 +74,26 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f}\u00a0%".replace("-", "−")
 
 
+def fixed(value: float | None) -> str:
+    """Three digits with their zeros, so that the numbers of a column can be compared.
+
+    >>> [fixed(v) for v in (0.74, 6.9, 0.0185, 1234.5)]
+    ['0.740', '6.90', '0.0185', '1,234']
+    """
+    if value is None or not math.isfinite(value) or value == 0 or not 1e-3 <= abs(value) < 1000:
+        return number(value)
+    return f"{value:#.3g}".rstrip(".").replace("-", "−")
+
+
+def share_tick(value: float) -> str:
+    r"""A share as a tick: in per cent, with a decimal only where it needs one.
+
+    >>> share_tick(0.025), share_tick(0.05)
+    ('2.5\xa0%', '5\xa0%')
+    """
+    return percent(value, 0 if abs(100 * value - round(100 * value)) < 1e-6 else 1)
+
+
 @dataclass(frozen=True)
 class Axis:
     """What one direction of a chart means: its words, its range, and how ticks are written."""
