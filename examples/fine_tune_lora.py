@@ -1,0 +1,156 @@
+"""Hugging Face: a transformer is fine-tuned by the Trainer, and only its LoRA adapters are sampled.
+
+To run without any download, the "pretrained" model is made here: a small BERT, built from a config,
+learns the digits 0 to 4 as sequences of 16 grey levels. Then its backbone is frozen, and adapters
+with a new head are sampled on the digits 5 to 9. The frozen backbone is stored once, not per sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from entropy_mcmc import EntropyMCMC, Posterior, metrics, schedules
+
+
+class Pixels(Dataset):
+    """Images as token sequences: 17 grey levels are the vocabulary. Items are dicts."""
+
+    def __init__(self, tokens: Tensor, labels: Tensor) -> None:
+        self.tokens, self.labels = tokens, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"input_ids": self.tokens[index], "labels": self.labels[index]}
+
+
+class CollectSamples(TrainerCallback):
+    """After each optimizer step: ask the schedule, and collect when a sample is due."""
+
+    def __init__(self, sampler: EntropyMCMC, posterior: Posterior, cycles: int) -> None:
+        self.sampler, self.posterior, self.cycles = sampler, posterior, cycles
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The Trainer knows by now how many steps it will make."""
+        self.schedule = schedules.Cyclical(self.sampler, state.max_steps, self.cycles)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Called after the Trainer's own scheduler, so that the cycle has the last word on lr."""
+        if self.schedule.step():
+            self.posterior.collect(self.sampler)
+
+
+def pretrained(steps: int) -> BertForSequenceClassification:
+    """A small BERT that knows the digits 0 to 4: stands for a model from the hub."""
+    config = BertConfig(
+        vocab_size=17,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=16,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=5,
+    )
+    model = BertForSequenceClassification(config)
+    tokens, labels = digits(range(5))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(steps):
+        rows = torch.randint(len(tokens), (32,))
+        loss = F.cross_entropy(model(input_ids=tokens[rows]).logits, labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.classifier = nn.Linear(config.hidden_size, 5)  # a new head for the new task
+    return model
+
+
+def digits(which: range) -> tuple[Tensor, Tensor]:
+    """Tokens and labels, counted from 0, of some of scikit-learn's digits."""
+    images, labels = load_digits(return_X_y=True)
+    chosen = (labels >= which.start) & (labels < which.stop)
+    blocks = images[chosen].reshape(-1, 4, 2, 4, 2).mean((2, 4))  # 8x8 pixels to 4x4
+    tokens = torch.tensor(blocks.reshape(-1, 16).round()).long()
+    return tokens, torch.tensor(labels[chosen] - which.start)
+
+
+def main(argv: list[str] | None = None) -> dict[str, float]:
+    """Pretrain, attach adapters, let the Trainer sample them, predict with the average."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pretrain", type=int, default=400, help="steps of the backbone")
+    parser.add_argument("--epochs", type=int, default=40, help="passes of the fine-tuning")
+    options = parser.parse_args(argv)
+    torch.manual_seed(0)
+    model = get_peft_model(
+        pretrained(options.pretrain),
+        LoraConfig(r=8, target_modules=["query", "value", "dense"], modules_to_save=["classifier"]),
+    )
+    model.print_trainable_parameters()
+    tokens, labels = digits(range(5, 10))
+    order = torch.randperm(len(labels))
+    tokens, labels = tokens[order], labels[order]
+    train, test = slice(0, 600), slice(600, None)
+
+    lr = 0.2
+    sampler = EntropyMCMC(
+        [p for p in model.parameters() if p.requires_grad],  # the adapters and the head, no more
+        lr=lr,
+        num_data=600,
+        eta=10 * lr / 600,
+        temperature=0.01,
+        weight_decay=1e-3,
+        momentum=0.9,
+        seed=0,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        posterior = Posterior.create(run, model, output=lambda result: result.logits)
+        Trainer(
+            model=model,
+            args=TrainingArguments(
+                output_dir=folder,
+                num_train_epochs=options.epochs,
+                per_device_train_batch_size=32,
+                lr_scheduler_type="constant",
+                max_grad_norm=1.0,
+                report_to="none",
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                use_cpu=True,
+            ),
+            train_dataset=Pixels(tokens[train], labels[train]),
+            optimizers=(sampler, None),
+            callbacks=[CollectSamples(sampler, posterior, cycles=2)],
+        ).train()
+        sizes = {path.name: path.stat().st_size for path in (run / "samples").glob("*.safetensors")}
+        found = metrics.summary(posterior.predict_proba({"input_ids": tokens[test]}), labels[test])
+        print(posterior)
+    backbone = [size for name, size in sizes.items() if name.startswith("shared")]
+    adapters = [size for name, size in sizes.items() if not name.startswith("shared")]
+    print(f"backbone {sum(backbone):,} bytes, once; each sample {max(adapters):,} bytes")
+    print({name: round(value, 4) for name, value in found.items()})
+    return {"backbones": len(backbone), "samples": len(adapters), **found}
+
+
+if __name__ == "__main__":
+    main()

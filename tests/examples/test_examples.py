@@ -1,0 +1,86 @@
+"""Every example runs on small data, and what it shows is there."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TESTED = {
+    "plain_loop",
+    "with_lightning",
+    "fine_tune_lora",
+    "table_pipeline",
+    "regression_bands",
+    "selective_prediction",
+    "demo",  # in tests/test_demo.py
+}
+
+
+def example(name):
+    """The module of a script, as `python examples/NAME.py` would load it."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_script_is_tested():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == TESTED
+
+
+def test_plain_loop(capsys):
+    found = example("plain_loop").main(["--rows", "300", "--epochs", "16"])
+    assert found["accuracy"] > 0.8
+    text = capsys.readouterr().out
+    assert "16 samples" in text  # 4 cycles, 2 samples each, θ and its guide
+    assert "guide averages over, steps        10" in text
+
+
+# Lightning's own warnings: its pytree module uses a class that torch has deprecated, and it wants
+# more workers for the loader.
+@pytest.mark.filterwarnings("ignore::FutureWarning:lightning")
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+@pytest.mark.filterwarnings("ignore:.*number of training batches")
+@pytest.mark.parametrize("accumulate", ["1", "2"])
+def test_lightning(accumulate, capsys):
+    pytest.importorskip("lightning", reason="pip install -e .[examples]")
+    module = example("with_lightning")
+    found = module.main(["--rows", "320", "--epochs", "16", "--accumulate", accumulate])
+    assert found["samples"] == 16
+    assert found["accuracy"] > 0.6
+
+
+def test_lora_samples_the_adapters_and_stores_the_backbone_once(capsys):
+    pytest.importorskip("peft", reason="pip install -e .[examples]")
+    found = example("fine_tune_lora").main(["--pretrain", "20", "--epochs", "2"])
+    assert found["backbones"] == 1
+    assert found["samples"] == 8
+    assert math.isfinite(found["nll"])
+    assert "trainable params" in capsys.readouterr().out
+
+
+def test_table_pipeline(capsys):
+    found = example("table_pipeline").main(["--chains", "2", "--steps", "200"])
+    assert found["accuracy"] > 0.85
+    assert found["surest"] >= found["accuracy"]
+    assert "32 networks" in capsys.readouterr().out
+
+
+def test_regression_bands(tmp_path):
+    picture = tmp_path / "bands.png"
+    found = example("regression_bands").main(["--steps", "1600", "--picture", str(picture)])
+    assert found["disagreement in the gap"] > found["disagreement at data"] > 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_selective_prediction(tmp_path, capsys):
+    picture = tmp_path / "selective.png"
+    arguments = ["--seeds", "2", "--steps", "200", "--picture", str(picture)]
+    curves = example("selective_prediction").main(arguments)
+    assert set(curves) == {"SGD", "Entropy-MCMC"}
+    for runs in curves.values():
+        assert (runs[:, 0] < runs[:, -1]).all()  # refusing the unsure half removes errors
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "surest 80 %" in capsys.readouterr().out
