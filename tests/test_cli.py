@@ -1,15 +1,21 @@
 """The command line: help without torch, flags and YAML, exit codes."""
 
+import contextlib
 import json
+import re
+import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 import yaml
 
-from entropy_mcmc.cli import main, make_parser
+from entropy_mcmc import usage
+from entropy_mcmc.cli import main, make_parser, option_names
 from entropy_mcmc.data import load
+from entropy_mcmc.run.config import leaves
 
 
 def printed(capsys, *arguments):
@@ -17,14 +23,58 @@ def printed(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_help_is_short(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["--help"])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_first_help_names_every_command(capsys, arguments):
+    text = printed(capsys, *arguments)
+    assert len(text.splitlines()) < 25
+    for command in ("sample", "evaluate", "predict", "flatness", "report", "reproduce"):
+        assert f"\n  {command} " in text
+    assert "example: emcmc" in text
+
+
+@pytest.mark.parametrize(
+    "command", ["sample", "evaluate", "predict", "flatness", "report", "reproduce"]
+)
+def test_help_of_a_command_is_short_and_has_an_example(capsys, command):
+    with contextlib.suppress(SystemExit):  # argparse ends the process after its help
+        main([command, "--help"])
     text = capsys.readouterr().out
-    assert caught.value.code == 0
-    assert len(text.splitlines()) < 30
-    for command in ("sample", "evaluate", "predict"):
-        assert command in text
+    assert len(text.splitlines()) < 32
+    assert f"example: emcmc {command}" in " ".join(text.split())
+
+
+def test_the_short_help_names_only_options_that_exist():
+    words = re.findall(r"--[a-z][\w.-]*", usage.COMMANDS["sample"])
+    assert set(words) - {"--help-all"} <= set(option_names()["sample"])
+
+
+def test_help_all_lists_every_option_with_its_default(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["sample", "--help-all"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    for name, *_ in leaves():
+        assert f"--{name} " in text
+    assert "default: 0.01" in " ".join(text.split())  # schedule.final
+
+
+def test_version(capsys):
+    assert printed(capsys, "--version") == f"emcmc {version('entropy-mcmc')}\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_completion_in_bash(capsys):
+    script = printed(capsys, "--completion", "bash")
+    asked = 'COMP_WORDS=(emcmc sample --sampler.l); COMP_CWORD=2; _emcmc; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", script + asked], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["--sampler.lr"]
+
+
+def test_completion_names_the_shells(capsys):
+    with pytest.raises(SystemExit, match="bash, zsh or fish, got 'tcsh'"):
+        main(["--completion", "tcsh"])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"]])
@@ -106,4 +156,4 @@ def test_written_config_starts_the_same_run_again(tmp_path, capsys, monkeypatch)
     flags += ["--compute.threads", "1"]
     first = printed(capsys, "sample", "--run_dir", "a", *flags)
     again = printed(capsys, "sample", "--config", "a/config.yaml", "--run_dir", "b")
-    assert first.replace("in a", "in b") == again
+    assert first.replace("in a", "in b").replace("a/report", "b/report") == again

@@ -37,7 +37,17 @@ ALLOWED = {
         *("errors", "noise", "schedules", "samplers", "posterior", "metrics", "theory", "chains"),
         *("stationary", "diagnostics", "flatness", "models", "data", "run", "report"),
     },
-    "cli": {"errors", "run", "report", "reproduce", "flatness", "diagnostics", "posterior"},
+    "usage": set(),
+    "cli": {
+        "usage",
+        "errors",
+        "run",
+        "report",
+        "reproduce",
+        "flatness",
+        "diagnostics",
+        "posterior",
+    },
     "__main__": {"cli"},
 }
 

@@ -15,6 +15,7 @@ from jsonargparse import (  # type: ignore[attr-defined]
     Namespace,
 )
 
+from entropy_mcmc import usage
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.run.config import RunConfig, from_dict, leaves
 
@@ -28,11 +29,43 @@ FOREIGN = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    if arguments and arguments[0] in _foreign():
+    answer = _answer(arguments)
+    if answer is not None:
+        print(answer, end="")
+        return 0
+    arguments = ["--help" if word == "--help-all" else word for word in arguments]
+    if arguments[0] in _foreign():
         module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
         return guarded(lambda: module.main(arguments[1:]))
     parsed = make_parser().parse_args(with_named_configs(arguments))
     return guarded(lambda: _dispatch(parsed))
+
+
+def _answer(arguments: list[str]) -> str | None:
+    """Text for what needs no work: nothing at all, short help, version, completion."""
+    if not arguments:
+        return usage.TOP
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        return f"emcmc {version('entropy-mcmc')}\n"
+    if arguments[0] == "--completion":
+        shell = arguments[1] if len(arguments) > 1 else ""
+        if shell not in ("bash", "zsh", "fish"):
+            sys.exit(f"emcmc: error: --completion must be bash, zsh or fish, got {shell!r}")
+        return usage.completion(shell, option_names())
+    return usage.short_help(arguments)
+
+
+def option_names() -> dict[str, list[str]]:
+    """The options of each command, for completion."""
+    parsers = {"sample": _sample(), "evaluate": _evaluate(), "predict": _predict()}
+    parsers["flatness"] = _flatness()
+    found = {
+        name: sorted(word for word in parser._option_string_actions if word.startswith("--"))
+        for name, parser in parsers.items()
+    }
+    return {**found, **{name: [] for name in _foreign()}}
 
 
 def with_named_configs(arguments: list[str]) -> list[str]:

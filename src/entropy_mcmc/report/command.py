@@ -32,6 +32,7 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="emcmc report",
         description="One self-contained HTML page from run folders; several are compared.",
+        epilog="example: emcmc report runs/digits-emcmc runs/digits-sgld -o comparison.html",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
     parser.add_argument("-o", "--output", help=f"page to write; {NAME} in the first run by default")
