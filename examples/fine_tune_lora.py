@@ -2,7 +2,7 @@
 
 To run without any download, the "pretrained" model is made here: a small BERT, built from a config,
 learns the digits 0 to 4 as sequences of 16 grey levels. Then its backbone is frozen, and adapters
-with a new head are sampled on the digits 5 to 9. The frozen backbone is stored once, not per sample.
+with a new head are sampled on the digits 5 to 9. The backbone is stored once, not per sample.
 """
 
 from __future__ import annotations
