@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -43,20 +44,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure = {"uci": uci, "classification": classification, "mlp": mlp}[options.part]
         for split in range(options.splits):
             for name in options.sets or (UCI if measure is uci else BUNDLED):
-                once(f"{options.part}-{name}-{split}", measure, name, split)
+                once(options.part, measure, name, split)
     PAGE.write_text(render())
 
 
-def once(key: str, measure: Callable[[str, int], dict[str, Any]], name: str, split: int) -> None:
-    """Measure and write `key`.json, unless it is there."""
+def once(part: str, measure: Callable[[str, int], dict[str, Any]], name: str, split: int) -> None:
+    """Measure and write its JSON file, unless it is there."""
+    key = f"{part}-{name}-{split}"
     file = RESULTS / f"{key}.json"
     if file.exists():
         return
     RESULTS.mkdir(parents=True, exist_ok=True)
-    record = {"set": name, "split": split, **measure(name, split), "versions": versions()}
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    part.replace(file)
+    record = {
+        "set": name,
+        "split": split,
+        **measure(name, split),
+        "command": f"python benchmarks/tables.py {part} --sets {name} --splits {split + 1}",
+        "versions": versions(),
+    }
+    unfinished = file.with_suffix(".part")
+    unfinished.write_text(json.dumps(record, indent=1) + "\n")
+    unfinished.replace(file)
     shown = {k: v for k, v in record.items() if isinstance(v, float)}
     print(key, {k: round(v, 4) for k, v in shown.items()}, flush=True)
 
@@ -89,6 +97,7 @@ def uci(name: str, split: int) -> dict[str, Any]:
         "target_std": float(y.std()),
         "nll": float(-logs.mean()),
         "cpu_seconds": seconds,
+        "config": described(model),
     }
 
 
@@ -126,6 +135,7 @@ def judged(model: Any, name: str, split: int) -> dict[str, Any]:
         "nll": float(log_loss(y_test, probabilities, labels=model.classes_)),
         "accuracy": float(np.mean(right)),
         "cpu_seconds": seconds,
+        "config": described(model),
     }
 
 
@@ -151,16 +161,37 @@ def tuned_mlp(seed: int) -> Any:
     )
 
 
+def described(model: Any) -> dict[str, str]:
+    """Every parameter of an estimator, as text."""
+    found = model.get_params(deep=False)
+    spaces = found.get("param_distributions", {})
+    drawn = {k: v if isinstance(v, list) else f"loguniform{v.args}" for k, v in spaces.items()}
+    return {k: str(drawn if k == "param_distributions" else v) for k, v in found.items()}
+
+
 def versions() -> dict[str, str]:
     import sklearn
     import torch
 
+    import entropy_mcmc
+
     return {
+        "entropy_mcmc": entropy_mcmc.__version__,
+        "commit": commit(),
         "python": platform.python_version(),
+        "numpy": np.__version__,
         "torch": str(torch.__version__),
         "scikit-learn": sklearn.__version__,
         "threads": str(torch.get_num_threads()),
     }
+
+
+def commit() -> str:
+    """The last commit, marked when the sources differ from it."""
+    git = ["git", "-C", str(ROOT)]
+    last = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src/entropy_mcmc/sklearn"])
+    return last.stdout.strip() + (" and changes" if changed.returncode else "")
 
 
 def records(part: str, name: str) -> list[dict[str, Any]]:

@@ -30,8 +30,10 @@ from entropy_mcmc.sklearn.sampling import Plan, run
 
 Doubles = npt.NDArray[np.float64]
 Result = TypeVar("Result")
+LikelihoodMaker = Callable[[], Likelihood]
 
 ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the lr
+UNDECIDED = 1.0  # prior variance of a plan until the rows have chosen one
 CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
 
 
@@ -47,11 +49,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         n_samples: int = 16,
         n_steps: int | str = "auto",
         batch_size: int = 200,
-        lr: float = 1.0,
-        momentum: float = 0.97,
+        lr: float = 0.3,
+        momentum: float = 0.99,
         guide_horizon: float = 50.0,
         temperature: float = 1.0,
-        prior_variance: float | str = 4.0,
+        prior_variance: float | str = "auto",
         burn_in: float = 0.5,
         roles: str = "theta",
         random_state: Any = None,
@@ -71,24 +73,26 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.roles = roles
         self.random_state = random_state
 
-    def _sample(self, x: Doubles, targets: Tensor, outputs: int, make: type[Likelihood]) -> None:
+    def _sample(self, x: Doubles, targets: Tensor, outputs: int) -> None:
         """Standardise the inputs, run the chains and keep what a prediction needs."""
         self.x_mean_, self.x_scale_ = moments(x)
         plan = self._plan(x.shape, outputs)
         inputs = torch.from_numpy(((x - self.x_mean_) / self.x_scale_).astype(np.float32))
-        plan = self._choose_prior(plan, inputs, targets)
-        draws, self.lr_ = run_until_finite(plan, lambda p: run(p, inputs, targets, make()))
+        plan, likelihood = self._choose(plan, inputs, targets)
+        draws, self.lr_ = run_until_finite(plan, lambda p: run(p, inputs, targets, likelihood()))
         self.prior_variance_ = plan.prior_variance
         self.params_ = draws.params
         self.heats_ = draws.heats
         self.n_steps_ = plan.steps
 
-    def _choose_prior(self, plan: Plan, x: Tensor, targets: Tensor) -> Plan:
-        """The plan, with a prior variance where it was left to the data."""
-        return plan
+    def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
+        """The plan with what was left to the data, and the likelihood of a run."""
+        raise NotImplementedError
 
     def _fixed_prior(self) -> float:
-        return check_positive("prior_variance", self.prior_variance)
+        if self.prior_variance == "auto":
+            return UNDECIDED
+        return check_positive("prior_variance", self.prior_variance, remedy='or pass "auto"')
 
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
         rows, features = shape
@@ -136,9 +140,9 @@ def automatic_steps(rows: int) -> int:
     """Steps for a table of this many rows: many passes when it is small, few when it is large.
 
     >>> [automatic_steps(n) for n in (10, 100, 1000, 10_000, 100_000)]
-    [100, 1000, 2600, 3500, 10000]
+    [100, 800, 2600, 3500, 10000]
     """
-    return int(max(100, min(10 * rows, 2500 + rows // 10, 10_000)))
+    return int(max(100, min(10 * rows, 400 + 4 * rows, 2500 + rows // 10, 10_000)))
 
 
 def moments(values: Doubles) -> tuple[Doubles, Doubles]:

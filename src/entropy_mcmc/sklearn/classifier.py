@@ -16,10 +16,15 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.sklearn.base import Doubles, TableEstimator, run_until_finite
+from entropy_mcmc.sklearn.base import (
+    Doubles,
+    LikelihoodMaker,
+    TableEstimator,
+    run_until_finite,
+)
 from entropy_mcmc.sklearn.likelihood import Categorical
 from entropy_mcmc.sklearn.sampling import Plan
-from entropy_mcmc.sklearn.selection import FALLBACK, choose_prior
+from entropy_mcmc.sklearn.selection import choose_prior
 
 
 class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
@@ -96,17 +101,14 @@ class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
                 f"y must hold at least 2 classes, got 1 class: {self.classes_[0]!r}; "
                 f"pass rows of another class too"
             )
-        self._sample(X, torch.from_numpy(labels), len(self.classes_), Categorical)
+        self._sample(X, torch.from_numpy(labels), len(self.classes_))
         return self
 
-    def _fixed_prior(self) -> float:
-        return FALLBACK if self.prior_variance == "auto" else super()._fixed_prior()
-
-    def _choose_prior(self, plan: Plan, x: Tensor, targets: Tensor) -> Plan:
+    def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
         if self.prior_variance != "auto":
-            return plan
+            return plan, Categorical
         pick = partial(choose_prior, x=x, labels=targets)
-        return replace(plan, prior_variance=run_until_finite(plan, pick)[0])
+        return replace(plan, prior_variance=run_until_finite(plan, pick)[0]), Categorical
 
     def sample_predictions(self, X: Any) -> Doubles:
         """Class probabilities of every kept network: (networks, rows, classes)."""

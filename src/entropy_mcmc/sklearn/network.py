@@ -23,19 +23,20 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
 }
 
 
-def draw_networks(sizes: Sequence[int], chains: int, generator: torch.Generator) -> list[Tensor]:
-    """Weights from N(0, 1) and zero biases, for `chains` networks of these layer sizes.
+def draw_networks(sizes: Sequence[int], scales: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """Weights from N(0, scale²) and zero biases: a network of these layer sizes for each scale.
 
     The last layer is zero: every chain starts from the mean of the prior's predictions, not from
     a random function that it would first have to forget.
 
-    >>> [tuple(p.shape) for p in draw_networks((3, 5, 1), 2, torch.Generator())]
+    >>> [tuple(p.shape) for p in draw_networks((3, 5, 1), torch.ones(2), torch.Generator())]
     [(2, 3, 5), (2, 1, 5), (2, 5, 1), (2, 1, 1)]
     """
     params = []
     for fan_in, fan_out in pairwise(sizes):
-        params.append(torch.randn(chains, fan_in, fan_out, generator=generator))
-        params.append(torch.zeros(chains, 1, fan_out))
+        weight = torch.randn(len(scales), fan_in, fan_out, generator=generator)
+        params.append(weight * scales[:, None, None])
+        params.append(torch.zeros(len(scales), 1, fan_out))
     params[-2].zero_()
     return params
 

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d, validate_data
+from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError, check_number
-from entropy_mcmc.sklearn.base import Doubles, TableEstimator, moments
+from entropy_mcmc.sklearn.base import (
+    Doubles,
+    LikelihoodMaker,
+    TableEstimator,
+    moments,
+    run_until_finite,
+)
 from entropy_mcmc.sklearn.likelihood import Gaussian
 from entropy_mcmc.sklearn.mixture import mixture_quantiles
+from entropy_mcmc.sklearn.noise import (
+    CANDIDATES,
+    LARGE,
+    LEAST_ROWS,
+    MOST_ROWS,
+    SMALL,
+    guess_noise,
+)
+from entropy_mcmc.sklearn.sampling import Plan
 
 
 class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
@@ -41,8 +59,19 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
         mean, scale = moments(y[:, None])
         self.y_mean_, self.y_scale_ = float(mean[0]), float(scale[0])
         targets = torch.from_numpy(((y - self.y_mean_) / self.y_scale_).astype(np.float32))
-        self._sample(X, targets, 1, Gaussian)
+        self._sample(X, targets, 1)
         return self
+
+    def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
+        fixed = self.prior_variance != "auto"
+        guess = SMALL if len(x) < LEAST_ROWS else LARGE
+        if LEAST_ROWS <= len(x) <= MOST_ROWS:
+            candidates = (plan.prior_variance,) if fixed else CANDIDATES
+            pick = partial(guess_noise, x=x, y=targets, candidates=candidates)
+            guess = run_until_finite(plan, pick)[0]
+        variance = plan.prior_variance if fixed else guess.prior_variance
+        likelihood = partial(Gaussian, guess.noise, guess.weight, len(x))
+        return replace(plan, prior_variance=variance), likelihood
 
     def sample_predictions(self, X: Any) -> Doubles:
         """Output of every kept network, in the units of y: (networks, rows)."""

@@ -1,14 +1,15 @@
-"""The loop: C chains of EntropyMCMC in one optimizer, in memory, from a table.
+"""The loop: C chains of EntropyMCMC at once, in memory, from a table.
 
-The sampler's rule is elementwise and its noise is a function of the element, so one step on the
-stacked tensors is one step of C independent chains.
+The sampler's rule is elementwise, so one call of it on the stacked networks is one step of C
+independent chains, each with its own heat and prior.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,15 @@ from torch import Tensor
 
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.samplers import EntropyMCMC
+from entropy_mcmc.samplers.entropy_mcmc import choose_rule
 from entropy_mcmc.sklearn.likelihood import Likelihood
 from entropy_mcmc.sklearn.network import draw_networks, forward
 
 Floats = npt.NDArray[np.float32]
+Watch = Callable[[int, Sequence[Tensor]], None]
 
 LEAST_LR = 0.05  # of the first lr: a chain that stands still gives the same sample again
+CHECK_EVERY = 50  # steps between two looks for a chain that diverged
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class Plan:
         room = self.steps - first
         return after > 0 and after * self.samples // room > (after - 1) * self.samples // room
 
+    def lr_at(self, step: int) -> float:
+        """The learning rate falls by a cosine, to a small share of the first."""
+        wave = 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return self.lr * (LEAST_LR + (1 - LEAST_LR) * wave)
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -58,6 +67,76 @@ class Draws:
 
     params: list[Floats]
     heats: Floats
+
+
+class Stack:
+    """C networks in one flat tensor per variable: the rule is then one call, not one per layer.
+
+    The noise comes from a generator, at a fifth of the cost of counter-based noise for networks
+    this small: a fit is never resumed in the middle.
+    """
+
+    def __init__(self, plan: Plan, priors: Tensor, num_data: int, generator: torch.Generator):
+        start = draw_networks(plan.sizes, priors.clamp(max=1).sqrt(), generator)
+        self.flat = torch.cat([p.reshape(-1) for p in start])
+        self.grad = torch.zeros_like(self.flat)
+        self.layers = views(self.flat, start)
+        for layer, grad in zip(self.layers, views(self.grad, start), strict=True):
+            layer.requires_grad_()
+            layer.grad = grad
+        self._shapes = start
+        self._others = [self.flat.clone()]  # the guide, and velocities if there is momentum
+        if plan.momentum:
+            self._others += [torch.zeros_like(self.flat), torch.zeros_like(self.flat)]
+        self._chains = torch.arange(plan.chains)
+        self._chain_of = torch.cat([self._chains.repeat_interleave(p[0].numel()) for p in start])
+        self._group = settings(plan, num_data)
+        self._decay = 1 / (num_data * priors)
+        self._temperature = plan.temperature
+        self._generator = generator
+
+    @torch.no_grad()
+    def step(self, lr: float, heats: Tensor) -> None:
+        """Move all chains by the sampler's rule, chain c at temperature T·heats[c]."""
+        self._group["lr"] = lr
+        rule, coefficients = choose_rule(self._group)
+        self._group["last_lr"] = lr
+        scales = list[Any](coefficients)  # lr, decay, coupling, decay of the guide, noise, …
+        scales[1] = self._spread(lr * heats * self._decay)
+        scales[4] = self._spread(scales[4] * (self._temperature * heats).sqrt())
+        noise = torch.randn(2, self.flat.numel(), generator=self._generator)
+        theta, *self._others = rule([self.flat, *self._others, self.grad], noise.unbind(), scales)
+        self.flat.copy_(theta)
+
+    def _spread(self, each: Tensor) -> Tensor:
+        """A number for each chain, repeated for each of its weights; for equal chains, one."""
+        each = each.expand(len(self._chains))
+        return each[0] if bool((each == each[0]).all()) else each[self._chain_of]
+
+    def states(self, roles: str) -> list[list[Tensor]]:
+        """Copies of the networks of the roles."""
+        shown = {"theta": [self.flat], "guide": self._others[:1]}
+        chosen = shown["theta"] + shown["guide"] if roles == "both" else shown[roles]
+        return [views(flat.clone(), self._shapes) for flat in chosen]
+
+
+def views(flat: Tensor, shapes: Sequence[Tensor]) -> list[Tensor]:
+    """Consecutive parts of `flat`, each in the shape of one of `shapes`."""
+    parts = torch.split(flat, [p.numel() for p in shapes])
+    return [part.detach().view(p.shape) for part, p in zip(parts, shapes, strict=True)]
+
+
+def settings(plan: Plan, num_data: int) -> dict[str, Any]:
+    """The group of hyper-parameters of `EntropyMCMC`, after its checks, at temperature 1."""
+    sampler = EntropyMCMC(
+        [torch.zeros(1, requires_grad=True)],
+        lr=plan.lr,
+        num_data=num_data,
+        eta=plan.horizon * plan.lr / num_data,
+        momentum=plan.momentum,
+        seed=plan.seed,
+    )
+    return dict(sampler.param_groups[0])
 
 
 def run(
@@ -68,91 +147,62 @@ def run(
     *,
     rows: Tensor | None = None,
     priors: Tensor | None = None,
+    watch: Watch | None = None,
 ) -> Draws:
     """Run the chains on the table (x, y) and return what was kept.
 
     Chains share the table and the prior unless `rows` (C, n) gives each its own rows, and
-    `priors` (C,) its own prior variance.
+    `priors` (C,) its own prior variance. `watch(step, layers)` is called after every step.
     """
     generator = torch.Generator().manual_seed(plan.seed)
-    params = draw_networks(plan.sizes, plan.chains, generator)
-    for param in params:
-        param.requires_grad_()
     num_data = len(x) if rows is None else rows.shape[1]
-    sampler = _sampler(plan, params, num_data)
-    batches = _batches(plan, num_data, generator)
+    if priors is None:
+        priors = torch.full((plan.chains,), plan.prior_variance)
+    stack = Stack(plan, priors, num_data, generator)
     kept: list[list[Tensor]] = []
-    heats: list[float] = []
-    for step in range(plan.steps):
-        batch = next(batches)
-        chosen = batch if rows is None else rows.gather(1, batch.expand(plan.chains, -1))
-        loss = likelihood.loss(forward(params, x[chosen], plan.activation), y[chosen])
-        _set_scales(sampler, plan, step, likelihood.heat)
-        if priors is not None:
-            sampler.param_groups[0]["weight_decay"] = 0.0
-            loss = loss + likelihood.heat * _log_prior(params, priors) / num_data
-        sampler.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        sampler.step()
+    heats: list[Tensor] = []
+    for step, (inputs, targets) in zip(
+        range(plan.steps), _batches(plan, x, y, rows, generator), strict=False
+    ):
+        losses = likelihood.losses(forward(stack.layers, inputs, plan.activation), targets)
+        stack.grad.zero_()
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        stack.step(plan.lr_at(step), likelihood.heats)
+        if step % CHECK_EVERY == 0:
+            _check(losses, step)
+        if watch:
+            watch(step, stack.layers)
         if plan.is_due(step):
-            states = _states(sampler, params, plan.roles)
+            states = stack.states(plan.roles)
             kept += states
-            heats += [likelihood.heat] * len(states) * plan.chains
-    return _check(Draws(_stack(kept), np.array(heats, dtype=np.float32)))
+            heats += [likelihood.heats.expand(plan.chains)] * len(states)
+    _check(stack.flat, plan.steps)
+    params = [torch.cat(tensors).numpy() for tensors in zip(*kept, strict=True)]
+    return Draws(params, torch.cat(heats).numpy())
 
 
-def _log_prior(params: list[Tensor], variances: Tensor) -> Tensor:
-    """½‖θ‖²/variance, summed over chains: minus the log-density of the prior."""
-    squares = torch.stack([p.square().sum(dim=(1, 2)) for p in params]).sum(dim=0)
-    return 0.5 * (squares / variances).sum()
-
-
-def _sampler(plan: Plan, params: list[Tensor], num_data: int) -> EntropyMCMC:
-    return EntropyMCMC(
-        params,
-        lr=plan.lr,
-        num_data=num_data,
-        eta=plan.horizon * plan.lr / num_data,
-        temperature=plan.temperature,
-        weight_decay=1 / (num_data * plan.prior_variance),
-        momentum=plan.momentum,
-        seed=plan.seed,
-    )
-
-
-def _set_scales(sampler: EntropyMCMC, plan: Plan, step: int, heat: float) -> None:
-    group = sampler.param_groups[0]
-    wave = 0.5 * (1 + math.cos(math.pi * step / plan.steps))
-    group["lr"] = plan.lr * (LEAST_LR + (1 - LEAST_LR) * wave)
-    group["temperature"] = plan.temperature * heat
-    group["weight_decay"] = heat / (group["num_data"] * plan.prior_variance)
-
-
-def _batches(plan: Plan, rows: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Row numbers (C, batch), without repetition within a pass; all rows if they fit a batch."""
-    if rows <= plan.batch:
+def _batches(
+    plan: Plan, x: Tensor, y: Tensor, rows: Tensor | None, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets of each step: all rows if they fit a batch."""
+    count = len(x) if rows is None else rows.shape[1]
+    if count <= plan.batch:
+        everything = (x, y) if rows is None else (x[rows], y[rows])
         while True:
-            yield torch.arange(rows)
+            yield everything
+    for chosen in row_numbers(plan, count, generator):
+        own = chosen if rows is None else rows.gather(1, chosen)
+        yield x[own], y[own]
+
+
+def row_numbers(plan: Plan, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Row numbers (C, batch) without end, without repetition within a pass."""
     while True:
-        order = torch.rand(plan.chains, rows, generator=generator).argsort(dim=1)
-        for start in range(0, rows - plan.batch + 1, plan.batch):
+        order = torch.rand(plan.chains, count, generator=generator).argsort(dim=1)
+        for start in range(0, count - plan.batch + 1, plan.batch):
             yield order[:, start : start + plan.batch]
 
 
-def _states(sampler: EntropyMCMC, params: list[Tensor], roles: str) -> list[list[Tensor]]:
-    states = []
-    if roles in ("theta", "both"):
-        states.append([p.detach().clone() for p in params])
-    if roles in ("guide", "both"):
-        states.append([sampler.state[p]["guide"].clone() for p in params])
-    return states
-
-
-def _stack(kept: list[list[Tensor]]) -> list[Floats]:
-    return [torch.cat(tensors).numpy() for tensors in zip(*kept, strict=True)]
-
-
-def _check(draws: Draws) -> Draws:
-    if not all(np.isfinite(p).all() for p in draws.params):
-        raise NonFiniteError("the chains diverged: a kept network is not finite; use a smaller lr")
-    return draws
+def _check(values: Tensor, step: int) -> None:
+    if not bool(torch.isfinite(values).all()):
+        raise NonFiniteError(f"the chains diverged before step {step}; use a smaller lr")

@@ -1,7 +1,7 @@
 """Choose the prior variance from the training rows: all candidates and folds in one run.
 
-Candidate k on fold f is one chain of a stacked run, with its own rows and its own prior. The
-held-out NLL of the average over that chain's samples, averaged over folds, decides.
+A candidate on a fold is one or more chains of a stacked run, with their own rows and their own
+prior. The held-out NLL of the average over their samples, averaged over folds, decides.
 """
 
 from __future__ import annotations
@@ -29,23 +29,20 @@ def choose_prior(plan: Plan, x: Tensor, labels: Tensor) -> float:
     """The candidate with the lowest held-out NLL."""
     if len(x) < LEAST_ROWS:
         return FALLBACK
-    generator = torch.Generator().manual_seed(plan.seed)
-    train, held_out = folds(len(x), generator)
-    pilot = replace(
-        plan,
-        chains=len(CANDIDATES) * FOLDS,
-        steps=max(2 * SAMPLES, int(SHARE * plan.steps)),
-        samples=SAMPLES,
-        burn_in=0.5,
-        roles="theta",
-    )
-    rows = train.repeat(len(CANDIDATES), 1)
+    train, held_out = folds(len(x), torch.Generator().manual_seed(plan.seed))
+    pilot = pilot_plan(plan, len(CANDIDATES) * FOLDS, SAMPLES)
     priors = torch.tensor(CANDIDATES).repeat_interleave(FOLDS)
+    rows = train.repeat(len(CANDIDATES), 1)
     draws = run(pilot, x, labels, Categorical(), rows=rows, priors=priors)
-    losses = held_out_nll(
-        draws, pilot, x, labels, held_out[:, :MOST_HELD_OUT].repeat(len(CANDIDATES), 1)
-    )
+    judged = held_out[:, :MOST_HELD_OUT].repeat(len(CANDIDATES), 1)
+    losses = held_out_nll(draws, pilot, x, labels, judged)
     return CANDIDATES[int(losses.view(len(CANDIDATES), FOLDS).mean(dim=1).argmin())]
+
+
+def pilot_plan(plan: Plan, chains: int, samples: int) -> Plan:
+    """A shorter run of other chains, of whose second half some samples are kept."""
+    steps = max(2 * samples, int(SHARE * plan.steps))
+    return replace(plan, chains=chains, steps=steps, samples=samples, burn_in=0.5, roles="theta")
 
 
 def folds(rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -61,13 +58,19 @@ def folds(rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return turned[:, size:], turned[:, :size]
 
 
-def held_out_nll(draws: Draws, plan: Plan, x: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-    """NLL of each chain's average prediction on its own `rows`, (chains,)."""
-    logs = []
+def held_out_outputs(draws: Draws, plan: Plan, x: Tensor, rows: Tensor) -> Tensor:
+    """Outputs of every sample of each chain on the chain's own `rows`: (samples, C, rows, out)."""
+    outputs = []
     with torch.no_grad():
         for start in range(0, plan.samples * plan.chains, plan.chains):
             params = [torch.from_numpy(p[start : start + plan.chains]) for p in draws.params]
-            outputs = forward(params, x[rows], plan.activation).log_softmax(dim=-1)
-            logs.append(outputs.gather(2, labels[rows][..., None]).squeeze(-1))
-    mixed = torch.stack(logs).logsumexp(dim=0) - math.log(len(logs))
-    return -mixed.mean(dim=1)
+            outputs.append(forward(params, x[rows], plan.activation))
+    return torch.stack(outputs)
+
+
+def held_out_nll(draws: Draws, plan: Plan, x: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+    """NLL of each chain's average prediction on its own `rows`, (chains,)."""
+    outputs = held_out_outputs(draws, plan, x, rows).log_softmax(dim=-1)
+    wanted = labels[rows][None, ..., None].expand(plan.samples, -1, -1, 1)
+    logs = outputs.gather(3, wanted).squeeze(-1)
+    return math.log(plan.samples) - logs.logsumexp(dim=0).mean(dim=1)
