@@ -1,0 +1,80 @@
+"""What is released: the wheel and the sdist hold all they need, and work in a clean environment."""
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+CLEAN = """
+import entropy_mcmc, importlib.resources, sys
+assert "site-packages" in entropy_mcmc.__file__
+from entropy_mcmc import EntropyMCMC, Posterior, diagnostics, flatness, metrics, sample, theory
+from entropy_mcmc.sklearn import EntropyMCMCClassifier
+"""
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def test_the_wheel_is_typed_and_has_its_data(dist):
+    (wheel,) = dist.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    wanted = ["py.typed", "report/style.css", "report/page.js", "configs/imagenet.yaml"]
+    for name in wanted:
+        assert f"entropy_mcmc/{name}" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    sources = {
+        str(path.relative_to(ROOT / "src"))
+        for path in (ROOT / "src" / "entropy_mcmc").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sources <= set(names)
+
+
+def test_the_sdist_has_the_tests(dist):
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/battery.py"} <= names
+
+
+def test_the_citation_has_the_version():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == version
+
+
+@pytest.mark.soak
+def test_the_wheel_works_in_a_clean_environment(dist, tmp_path):
+    (wheel,) = dist.glob("*.whl")
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel]
+    subprocess.run(install, check=True, cwd=tmp_path)
+    subprocess.run([python, "-W", "error", "-c", CLEAN], check=True, cwd=tmp_path)
+    options = ["--schedule.epochs", "5", "--output.progress", "false", "--run_dir", "run"]
+    done = subprocess.run(
+        [tmp_path / "env" / "bin" / "emcmc", "sample", *options],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "accuracy" in done.stdout
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
