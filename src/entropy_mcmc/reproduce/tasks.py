@@ -11,6 +11,7 @@ from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.reproduce import measure
 from entropy_mcmc.reproduce.jobs import Place
 from entropy_mcmc.run.config import from_dict, with_parts
+from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.evaluate import load_run
 from entropy_mcmc.run.journal import Journal
@@ -37,6 +38,8 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     )
     run(config)
     done = load_run(folder)
+    if settings["measure"]:
+        diagnose_run(done)
     result = measured(done.posterior, done.problem, settings["measure"], folder, place)
     events = [e for e in Journal(folder).events() if e["kind"] == "train"]
     result["curve"] = [[e["chain"], e["gradients"], round(e["loss"], 5)] for e in events]
