@@ -1,0 +1,80 @@
+"""Short runs of every kind that the page must show, made once."""
+
+import json
+import os
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entropy_mcmc.cli import main
+
+SHORT = {
+    "schedule.cycles": 2,
+    "schedule.burn_in": 0.5,
+    "schedule.samples_per_cycle": 2,
+    "sampler.fused": "no",
+    "compute.accelerator": "cpu",
+    "output.progress": "false",
+    "log_every": 5,
+}
+
+
+def emcmc(*arguments):
+    assert main([str(argument) for argument in arguments]) == 0
+
+
+def sampled(folder, **options):
+    flags = [f"--{name}={value}" for name, value in {**SHORT, **options}.items()]
+    emcmc("sample", f"--run_dir={folder}", *flags)
+    return folder
+
+
+def measured_flatness(folder):
+    """What `emcmc flatness` writes, without the minutes it takes."""
+    folder.mkdir()
+    names = ("loss", "test_error", "fisher_mean", "trace", "trace_error", "sharpness", "rise")
+    rows = [
+        {"name": name, **dict.fromkeys(names, 0.25), "top_eigenvalue": 2.5}
+        for name in ("emcmc theta", "emcmc guide")
+    ]
+    (folder / "flatness.json").write_text(json.dumps(rows))
+    buffer = BytesIO()
+    Image.fromarray(np.full((30, 40), 200, dtype=np.uint8)).save(buffer, "PNG")
+    (folder / "density.png").write_bytes(buffer.getvalue())
+
+
+def add_thermometer(folder):
+    """Readings as the chain writes them, in case the short run was too short for one."""
+    keys = {"kind": "thermometer", "chain": 0, "size": 1000, "temperature": 0.01}
+    lines = [{**keys, "step": s, "observed": 0.011, "expected": 0.01} for s in (50, 100)]
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Folders by name: emcmc (everything), sgld, regression, table (no images), blind (no test)."""
+    base = tmp_path_factory.mktemp("runs")
+    before = Path.cwd()
+    os.chdir(Path(__file__).parents[1])  # where module:function names are found
+    try:
+        made = {
+            "emcmc": sampled(base / "emcmc", **{"schedule.epochs": 12}),
+            "sgld": sampled(
+                base / "sgld",
+                method="sgld",
+                **{"schedule.epochs": 12, "output.baseline": "none"},
+            ),
+        }
+        emcmc("evaluate", made["emcmc"], "--corruptions=[brightness, contrast]")
+        measured_flatness(made["emcmc"] / "flatness")
+        add_thermometer(made["emcmc"])
+        for name in ("regression", "classes", "without_test"):
+            options = {"data.name": f"report.made_data:{name}", "schedule.epochs": 20}
+            made[name] = sampled(base / name, **options)
+        yield made
+    finally:
+        os.chdir(before)
