@@ -1,4 +1,4 @@
-"""What chains are made of: their layout in one matrix, their gradients, noise, rows and draws."""
+"""What chains are made of: their layout in one matrix, their gradients, their draws."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.engine import Rule
 
 Tree = Tensor | dict[str, Tensor]
-
-BATCH_STREAM = 255
-BLOCK = 2**21  # normals drawn at a time
-UNROLL = 8  # steps per compiled call
 
 
 @dataclass(frozen=True)
@@ -105,55 +101,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Method:
-    """An update rule with its coefficients, and whether it takes noise."""
+    """An update rule with its coefficients, and how many normals per element it takes."""
 
     rule: Rule
     coefficients: tuple[float, ...]
-    noisy: bool
+    normals: int  # 0, 1 or 2
     seed: int
-
-
-class Source:
-    """Normals and rows of a block of steps, drawn together."""
-
-    def __init__(self, problem: Problem, flat: Tensor, method: Method, use_compiler: bool) -> None:
-        self.method, self.problem, self.like = method, problem, flat
-        self.x0, self.x1 = problem.layout.counters(flat.shape[0], flat.device)
-        self.block = max(UNROLL, min(512, BLOCK // max(flat.numel(), 1)) // UNROLL * UNROLL)
-        pair = noise.compiled_normal_pair if use_compiler else noise.normal_pair
-        self._pair = torch.compile(pair, dynamic=True) if use_compiler else pair
-
-    def draw(self, start: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Two normals per (step, chain, element), and rows per (step, chain, row)."""
-        rows = self._rows(start, count)
-        if not self.method.noisy:
-            empty = self.like.new_empty(count, 0)
-            return empty, empty, rows
-        words = self._words(start, count, 0)
-        first, second = self._pair(words, self.x0, self.x1)
-        return first.to(self.like.dtype), second.to(self.like.dtype), rows
-
-    def _words(self, start: int, count: int, stream: int) -> list[Tensor]:
-        device = self.like.device
-        words = noise.step_schedules(self.method.seed, start, count, stream, device=device)
-        return list(words[:, :, None, None].unbind())
-
-    def _rows(self, start: int, count: int) -> Tensor:
-        number, chains, device = self.problem.rows, self.like.shape[0], self.like.device
-        if number == 0:
-            return torch.empty(count, chains, 0, dtype=torch.int64, device=device)
-        x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
-        x1 = (torch.arange(chains, device=device) * 2**10).to(torch.int32)[:, None]
-        words = self._words(start, count, BATCH_STREAM)
-        bits, _ = noise.threefry2x32(words, x0, x1, noise.ELEMENT_ROUNDS)
-        return ((bits.to(torch.int64) & 0xFFFFFFFF) * len(self.problem.data[0])) >> 32
 
 
 def _named(tree: Tree, name: str) -> dict[str, Tensor]:
     if isinstance(tree, Tensor):
         return {name: tree}
     return tree if name == "theta" else {f"{name}_{key}": value for key, value in tree.items()}
-
-
-def _dimensions(name: str, value: Tensor) -> tuple[str, ...]:
-    return ("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 2)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from entropy_mcmc import noise
-from entropy_mcmc.chains.parts import UNROLL, Chains, Layout, Method, Problem, Source, Tree
+from entropy_mcmc.chains.codegen import OPTIONS, vectors_along_rows
+from entropy_mcmc.chains.parts import Chains, Layout, Method, Problem, Tree
+from entropy_mcmc.chains.source import Source
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler
 from entropy_mcmc.samplers import fused as compiled
@@ -22,6 +24,8 @@ from entropy_mcmc.samplers.scales import scales
 from entropy_mcmc.samplers.sghmc import hamiltonian
 from entropy_mcmc.samplers.sgld import langevin
 
+UNROLL = 16  # steps per compiled call
+CACHE = 2**18  # bytes of a mini-batch that stay in a core's own cache
 REMEMBERED = 16  # compiled problems
 WORTH_COMPILING = 50_000  # steps from which compile="auto" compiles
 
@@ -81,7 +85,10 @@ def run(
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
     use = wanted and compiled.available(device_type)
-    with quiet_compiler() if use else nullcontext():
+    with ExitStack() as stack:
+        if use:
+            stack.enter_context(quiet_compiler())
+            stack.enter_context(vectors_along_rows())
         return _sample(problem, flat, sampler, settings, range(burn_in, steps, thin), steps, use)
 
 
@@ -97,24 +104,50 @@ def _sample(
     method = _method(sampler, settings)
     variables = _variables(sampler, settings, flat)
     draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in variables[:2]]
-    source = Source(problem, flat, method, use_compiler)
+    source = Source(problem, flat, method, UNROLL, use_compiler)
     advance = _advance(problem, method, use_compiler)
+    groups = _groups(problem, flat, use_compiler)
+    states = [[v[group].clone() for v in variables] for group in groups]
     for start in range(0, steps, source.block):
-        count = min(source.block, steps - start)
-        first, second, rows = source.draw(start, count)
-        for k in range(0, count, UNROLL):
-            part = slice(k, min(k + UNROLL, count))
-            variables, trace = advance(variables, first[part], second[part], rows[part])
-            _keep(draws, trace, kept, start + k)
+        # Steps past the last are thrown away: a shorter call would be compiled anew.
+        count = min(source.block, -(-(steps - start) // UNROLL) * UNROLL)
+        block = source.draw(start, count)
+        for i, group in enumerate(groups):
+            # Contiguous, so that one kernel serves any number of groups.
+            own = [part[:, group].contiguous() if part.ndim > 2 else part for part in block]
+            for k in range(0, count, UNROLL):
+                states[i], trace = advance(states[i], *(part[k : k + UNROLL] for part in own))
+                _keep([draw[group] for draw in draws], trace, kept, start + k)
     guide = problem.layout.tree(draws[1]) if sampler == "emcmc" else None
     return Chains(problem.layout.tree(draws[0]), guide)
 
 
-def _keep(draws: list[Tensor], trace: list[list[Tensor]], kept: range, start: int) -> None:
-    for offset, state in enumerate(trace):
-        if start + offset in kept:
-            for draw, value in zip(draws, state, strict=False):
-                draw[:, kept.index(start + offset)] = value
+def _groups(problem: Problem, flat: Tensor, use_compiler: bool) -> list[slice]:
+    """Chains that are moved by one call: few enough for their mini-batches to stay in the cache.
+
+    All groups have one size, so that one compilation serves them: the last may overlap the one
+    before it, and computes the same chains once more.
+    """
+    chains = flat.shape[0]
+    if not use_compiler or problem.rows == 0 or flat.device.type != "cpu":
+        return [slice(0, chains)]
+    size = problem.rows * sum(part[0].nbytes for part in problem.data)
+    most = torch.get_num_threads() * max(1, CACHE // max(size, 1))
+    count = -(-chains // most)
+    each = -(-chains // count)
+    return [
+        slice(start, start + each) for i in range(count) for start in [min(i * each, chains - each)]
+    ]
+
+
+def _keep(draws: list[Tensor], trace: list[Tensor], kept: range, start: int) -> None:
+    """Copy the states that are kept from a trace (chain, step, element) that begins at `start`."""
+    first = max(0, -(-(start - kept.start) // kept.step))
+    if first >= len(kept):
+        return
+    for draw, states in zip(draws, trace, strict=False):
+        chosen = states[:, kept[first] - start :: kept.step][:, : len(kept) - first]
+        draw[:, first : first + chosen.shape[1]] = chosen
 
 
 def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
@@ -122,14 +155,14 @@ def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
 
     def advance(
         variables: list[Tensor], first: Tensor, second: Tensor, rows: Tensor
-    ) -> tuple[list[Tensor], list[list[Tensor]]]:
+    ) -> tuple[list[Tensor], list[Tensor]]:
         trace = []
         for k in range(rows.shape[0]):
             slope = problem.gradients(variables[0], rows[k])
-            eps = (first[k], second[k]) if method.noisy else None
+            eps = (first[k], second[k]) if method.normals else None
             variables = list(method.rule([*variables, slope], eps, method.coefficients))
             trace.append(variables[:2])
-        return variables, trace
+        return variables, [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
 
     if not use_compiler:
         return torch.no_grad()(advance)
@@ -140,7 +173,7 @@ def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
         source = compiled.own_code(advance, method.rule)
-        function = torch.compile(source, dynamic=False, fullgraph=True)
+        function = torch.compile(source, dynamic=False, fullgraph=True, options=OPTIONS)
         _compiled[key] = torch.no_grad()(function), problem  # keeps the ids of the data alive
     return _compiled[key][0]
 
@@ -155,12 +188,13 @@ def _method(sampler: str, settings: dict[str, Any]) -> Method:
     group = optimizer([nn.Parameter(torch.zeros(1))], **settings).param_groups[0]
     s = scales(group)
     if sampler == "emcmc":
-        rule, coefficients = choose_rule(group)
+        (rule, coefficients), normals = choose_rule(group), 2
     elif sampler == "sgld":
-        rule, coefficients = langevin, (s.lr, s.decay, s.noise)
+        rule, coefficients, normals = langevin, (s.lr, s.decay, s.noise), 1
     else:
-        rule, coefficients = hamiltonian, (s.lr, s.decay, s.noise, group["momentum"])
-    return Method(rule, coefficients, s.noise > 0, group["seed"])
+        coefficients = (s.lr, s.decay, s.noise, group["momentum"])
+        rule, normals = hamiltonian, 1
+    return Method(rule, coefficients, normals if s.noise > 0 else 0, group["seed"])
 
 
 def _variables(sampler: str, settings: dict[str, Any], flat: Tensor) -> list[Tensor]:

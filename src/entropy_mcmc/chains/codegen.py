@@ -1,0 +1,61 @@
+"""How inductor is asked to write the kernels of a few chains, for the CPU.
+
+Rows are gathered inside both products of a step, x[rows] · θ and x[rows]ᵀ · s: nothing is copied,
+and the second product finds the rows in the cache. For the second, inductor would run its vectors
+along the batch, where consecutive rows lie anywhere in memory, and it would compute s anew for
+every column. Both are put right here; the first in the version of torch whose internals were read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from entropy_mcmc.samplers import fused
+from entropy_mcmc.samplers.codegen import KNOWN_TORCH
+
+# A value of more than a few operations is stored, not computed again by each of its readers.
+OPTIONS: dict[str, Any] = {**fused.OPTIONS, "realize_opcount_threshold": 8}
+
+
+@contextmanager
+def vectors_along_rows() -> Iterator[None]:
+    """Inside the block, reductions over gathered rows are vectorised along the rows."""
+    if not torch.__version__.startswith(KNOWN_TORCH):
+        yield
+        return
+    from torch._inductor.codegen.cpp import TilingSelect
+
+    select = TilingSelect._select_tiling_indices
+
+    def along_rows(self: Any, functions: Any, sizes: Any, factor: int) -> Any:
+        chosen = select(self, functions, sizes, factor)
+        outer = len(max(sizes, key=lambda pair: len(pair[1]))[0])
+        if len(chosen) != 1 or chosen[0] < outer:
+            return chosen
+        return _contiguous_in_a_gather(functions, sizes, outer) or chosen
+
+    with patch.object(TilingSelect, "_select_tiling_indices", along_rows):
+        yield
+
+
+def _contiguous_in_a_gather(functions: Any, sizes: Any, outer: int) -> list[int]:
+    """The outer loop, if any, along which a gather reads one number after the other."""
+    from torch._inductor.dependencies import extract_read_writes
+
+    for function, size in zip(functions, sizes, strict=True):
+        found = extract_read_writes(function, *size)
+        for access in itertools.chain(found.reads, found.writes):
+            loops = {v for v in access.index.free_symbols if re.fullmatch(r"d\d+", v.name)}
+            if loops == access.index.free_symbols:
+                continue  # no index that was itself read from memory
+            for loop in loops:
+                if int(loop.name[1:]) < outer and access.index.coeff(loop) == 1:
+                    return [int(loop.name[1:])]
+    return []
