@@ -1,18 +1,29 @@
 """An EMCMC epoch through the run engine against the same epoch with torch's SGD in a plain loop.
 
-ResNet-8, batches of 128 images of CIFAR's shape, augmented. The two are timed in turns of a few
-steps, so that a change of the machine's load meets both. Noise is on at every step.
+ResNet-8, batches of 128 images of CIFAR's shape, augmented; noise is on at every step, and a line
+of the journal is written every epoch of 10 steps (by default the engine writes one in 50 steps).
+EMCMC is timed twice: with the step of the first epochs, and with the compiled one, which
+`fused: auto` takes for this network after 13,000 steps. All are timed in turns, so that a change of
+the machine's load meets them alike. Processor time says more on a busy machine, wall clock on a
+quiet one.
 
-    python benchmarks/epoch.py --rounds 10
+    OMP_NUM_THREADS=1 python benchmarks/epoch.py --repeats 15 [--out results/benchmarks/epoch.json]
 """
 
+from __future__ import annotations
+
 import argparse
+import json
+import os
+import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import timing
 import torch
 import torch.nn.functional as F
 
@@ -20,12 +31,19 @@ from entropy_mcmc import models
 from entropy_mcmc.data import Batches, Dataset
 from entropy_mcmc.run.chain import Chain, Context
 from entropy_mcmc.run.config import RunConfig, with_parts
-from entropy_mcmc.run.devices import make_fabric, setup, without_running_statistics
+from entropy_mcmc.run.devices import (
+    make_fabric,
+    seed_generators,
+    setup,
+    without_running_statistics,
+)
 from entropy_mcmc.run.engine import open_posterior, resolve
 from entropy_mcmc.run.methods import fill
 from entropy_mcmc.run.problem import build_problem
+from entropy_mcmc.samplers import fused
 
-ROWS, BATCH, TURN = 1280, 128, 2
+ROWS, BATCH = 1280, 128
+STEPS = ROWS // BATCH
 
 
 def make_data() -> Dataset:
@@ -36,11 +54,12 @@ def make_data() -> Dataset:
     return Dataset("random", images, labels, "classification", 10, *statistics_)
 
 
-def make_chain(data: Dataset, folder: Path) -> Chain:
+def make_chain(data: Dataset, folder: Path, fused: str) -> Chain:
     config = with_parts(
         RunConfig(run_dir=str(folder)),
         data={"batch_size": BATCH, "augmented": True},
-        schedule={"epochs": 200, "burn_in": 0.0},  # noise at every step
+        sampler={"fused": fused},
+        schedule={"epochs": 2000, "burn_in": 0.0},  # noise at every step
     )
     fabric = make_fabric(config)
     problem = build_problem(config, models.resnet8, data)
@@ -53,7 +72,7 @@ def make_chain(data: Dataset, folder: Path) -> Chain:
     return Chain(context, 0)
 
 
-def plain_loop(data: Dataset) -> Callable[[], None]:
+def plain_loop(data: Dataset) -> tuple[Callable[[], None], torch.optim.SGD]:
     model = models.resnet8()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     batches = Batches(data, BATCH, augmented=True)
@@ -66,40 +85,105 @@ def plain_loop(data: Dataset) -> Callable[[], None]:
         loss.backward()
         optimizer.step()
 
-    return step
+    return step, optimizer
 
 
-def seconds(step: Callable[[], None]) -> tuple[float, float]:
-    """Wall clock and processor time of one step; the latter says more on a busy machine."""
-    began, worked = time.perf_counter(), time.process_time()
-    for _ in range(TURN):
-        step()
-    return (time.perf_counter() - began) / TURN, (time.process_time() - worked) / TURN
+def epoch_of(chain: Chain) -> Callable[[], None]:
+    def epoch() -> None:
+        with without_running_statistics(chain.context.model):
+            for _ in range(STEPS):
+                chain.advance()
+        chain.context.journal.append(chain.event())
+
+    return epoch
+
+
+def repeated(step: Callable[[], None]) -> Callable[[], None]:
+    def epoch() -> None:
+        for _ in range(STEPS):
+            step()
+
+    return epoch
+
+
+def compare(
+    chains: dict[str, Chain], sgd: Callable[[], None], repeats: int, cpu_time: bool
+) -> dict[str, Any]:
+    actions = {name: epoch_of(chain) for name, chain in chains.items()}
+    times = timing.interleaved({**actions, "SGD": repeated(sgd)}, repeats, cpu_time=cpu_time)
+    clock = "processor time" if cpu_time else "wall clock"
+    rows = [
+        timing.ratio(f"epoch: {name} / SGD, {clock}", times[name], times["SGD"], "≤ 1.05")
+        for name in chains
+    ]
+    return {**timing.milliseconds(times), "rows": rows}
+
+
+def parts(chains: dict[str, Chain], optimizer: torch.optim.SGD) -> dict[str, float]:
+    """Processor milliseconds of what the two do differently; the chains are not used after it."""
+    first = next(iter(chains.values()))
+    actions: dict[str, Callable[[], object]] = {
+        **{f"step of {name}": chain.sampler.step for name, chain in chains.items()},
+        "step of SGD": optimizer.step,
+        "generators set for a batch": lambda: seed_generators(2**62 + 1, first.context.fabric),
+        "schedule": lambda: first.plan.apply(first.step),
+    }
+    found = timing.milliseconds(timing.interleaved(actions, 20, cpu_time=True))
+    return {name: values["median_ms"] for name, values in found.items()}
+
+
+def checkpoint(chain: Chain) -> dict[str, float]:
+    """What a checkpoint costs, and its share of a run at the default of one a minute."""
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        chain.save()
+        times.append(time.perf_counter() - began)
+        chain.step += 1  # a new file
+    every = chain.context.config.output.checkpoint_seconds
+    cost = statistics.median(times)
+    return {"ms": 1e3 * cost, "every_seconds": every, "share": cost / every, "target": 0.02}
+
+
+def measure(repeats: int) -> dict[str, Any]:
+    data = make_data()
+    with tempfile.TemporaryDirectory() as folder:
+        chains = {"EMCMC": make_chain(data, Path(folder) / "eager", "no")}
+        if fused.available("cpu"):
+            chains["EMCMC compiled"] = make_chain(data, Path(folder) / "compiled", "yes")
+        sgd, optimizer = plain_loop(data)
+        found = {
+            "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+            "torch": torch.__version__,
+            "load": os.getloadavg()[0],
+            "repeats": repeats,
+            "wall": compare(chains, sgd, repeats, cpu_time=False),
+            "processor": compare(chains, sgd, repeats, cpu_time=True),
+            "checkpoint": checkpoint(chains["EMCMC"]),
+            "parts_ms": parts(chains, optimizer),
+        }
+        for chain in chains.values():
+            chain.context.posterior.close()
+        return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
-    data = make_data()
-    with tempfile.TemporaryDirectory() as folder:
-        chain, sgd = make_chain(data, Path(folder) / "run"), plain_loop(data)
-        with without_running_statistics(chain.context.model):
-            seconds(chain.advance), seconds(sgd)
-            pairs = [(seconds(chain.advance), seconds(sgd)) for _ in range(rounds)]
-        began = time.perf_counter()
-        chain.save()
-        save = time.perf_counter() - began
-    every = chain.context.config.output.checkpoint_seconds
-    print(f"threads {torch.get_num_threads()}, torch {torch.__version__}")
-    for kind, name in enumerate(("wall clock", "processor")):
-        for of, pick in (("median", statistics.median), ("fastest", min)):
-            emcmc, plain = (pick([pair[i][kind] for pair in pairs]) for i in (0, 1))
-            print(
-                f"{name}, {of} of {rounds} turns: plain SGD step {plain * 1e3:.1f} ms, "
-                f"EMCMC engine step {emcmc * 1e3:.1f} ms, ratio {emcmc / plain:.3f}"
-            )
-    print(f"checkpoint: {save * 1e3:.1f} ms every {every:g} s: {save / every:.3%} of a run")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks/epoch.json"))
+    given = parser.parse_args()
+    found = measure(given.repeats)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(timing.table([*found["wall"]["rows"], *found["processor"]["rows"]]))
+    saved = found["checkpoint"]
+    print(
+        f"\ncheckpoint: {saved['ms']:.1f} ms every {saved['every_seconds']:g} s: "
+        f"{saved['share']:.3%} of a run (target ≤ 2 %)"
+    )
+    for name, value in found["parts_ms"].items():
+        print(f"{name}: {value:.3f} ms")
+    print(f"{found['machine']}, torch {found['torch']}, load {found['load']:.1f}: {given.out}")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ def test_imagenet_config_end_to_end(tmp_path):
         "data.batch_size": 4,
         "data.workers": 2,
         "schedule.epochs": 1,
+        "schedule.burn_in": 0.5,
+        "sampler.lr": 0.0016,  # in proportion to the batch
         "schedule.cycles": 1,
         "schedule.samples_per_cycle": 1,
         "compute.accelerator": "cpu",

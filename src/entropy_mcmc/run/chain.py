@@ -15,7 +15,7 @@ from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run.config import RunConfig
-from entropy_mcmc.run.devices import cast
+from entropy_mcmc.run.devices import cast, seed_generators
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
@@ -148,7 +148,7 @@ class Chain:
         config, fabric = self.context.config, self.context.fabric
         inputs, targets = self.source.micro(data_step, index, config.compute.micro_batches or 1)
         # Dropout and the like draw from torch's generators: make them a function of the step.
-        torch.manual_seed(derive(config.seed, "forward", self.number, data_step, index))
+        seed_generators(derive(config.seed, "forward", self.number, data_step, index), fabric)
         precision = config.compute.precision
         inputs, targets = cast(inputs, precision), cast(targets, precision)
         return fabric.to_device(inputs), fabric.to_device(targets)

@@ -144,6 +144,13 @@ def setup(fabric: Any, model: nn.Module, compute: ComputeConfig) -> tuple[nn.Mod
     return model, fabric.setup_module(model)
 
 
+def seed_generators(seed: int, fabric: Any) -> None:
+    """Start the generators of the CPU and of the device; `torch.manual_seed` visits all kinds."""
+    torch.default_generator.manual_seed(seed)
+    if fabric.device.type != "cpu":
+        torch.get_device_module(fabric.device).manual_seed(seed)
+
+
 def cast(value: Any, precision: str) -> Any:
     """Floating tensors in float64 where the run is in double precision."""
     if precision == DOUBLE and isinstance(value, torch.Tensor) and value.is_floating_point():
