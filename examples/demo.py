@@ -3,7 +3,7 @@
 All see the digits 0 to 7 only, with the same number of gradients. Then they are asked about digits
 they know, and about 8 and 9, which they have never seen. Learning rates and weight decay come from
 a small search for each method, on other splits than those shown here. Run by `make demo`; ends with
-a table and `demo.png`.
+a table, `demo.png`, and the page of runs made by the run engine: one line each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.nn import functional as F
 
-from entropy_mcmc import SGLD, EntropyMCMC, Posterior, metrics, schedules
+from entropy_mcmc import SGLD, EntropyMCMC, Posterior, metrics, sample, schedules
+from entropy_mcmc.report.command import write_report
 
 UNSEEN = (8, 9)
 METHODS = ("SGD", "SGLD", "Entropy-MCMC")
@@ -158,12 +159,24 @@ def draw(results: dict[str, list[dict[str, object]]], images: torch.Tensor, path
     figure.savefig(path, dpi=120)
 
 
+def report(page: Path, epochs: int) -> Path:
+    """The same methods as runs of the engine, on all ten digits, compared on one page."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {method: Path(folder) / method for method in ("sgd", "sgld", "emcmc")}
+        for method, run in runs.items():
+            print(f"report: {method}, {epochs} epochs", flush=True)
+            sample("auto", "digits", method=method, run_dir=run, epochs=epochs, fused="no")
+        return write_report([*runs.values()], output=page)
+
+
 def main() -> None:
     """Run every method on every seed, then show the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=4000, help="gradients per run")
     parser.add_argument("--seeds", type=int, default=3, help="runs per method")
     parser.add_argument("--picture", type=Path, default=Path("demo.png"))
+    parser.add_argument("--page", type=Path, default=Path("runs/demo.html"))
     options = parser.parse_args()
     start = time.perf_counter()
     results: dict[str, list[dict[str, object]]] = {method: [] for method in METHODS}
@@ -176,10 +189,12 @@ def main() -> None:
                 results[method].append(evaluate(posterior, data))
     print_table(results)
     draw(results, load(0)["x_unseen"], options.picture)
+    page = report(options.page, epochs=max(8, options.steps // 80))
     print(
         f"\nMean ± standard error over {options.seeds} seeds; 300 training images; "
         f"{time.perf_counter() - start:.0f} s. Read the errors: on data this easy "
-        f"the methods differ by little.\nPicture: {options.picture.resolve()}"
+        f"the methods differ by little.\nPicture: {options.picture.resolve()}\n"
+        f"Report:  {page.resolve()}"
     )
 
 
