@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from entropy_mcmc.errors import check_count
+from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.posterior.manifest import ROLES, Manifest
 from entropy_mcmc.posterior.tensors import Layout, Slot, for_disk, gather
 
@@ -54,6 +54,12 @@ def split(found: Layout, optimizer: Any) -> tuple[dict[str, Slot], dict[str, Slo
         owned = {id(s.tensor) for s in found.slots.values() if s.tensor.requires_grad}
     else:
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not owned & {id(slot.tensor) for slot in found.slots.values()}:
+            raise ConfigError(
+                f"the {type(optimizer).__name__} given to collect moves no parameter of the "
+                "posterior's model; make the posterior with the model whose parameters the "
+                "sampler was given"
+            )
     own: dict[str, Slot] = {}
     shared: dict[str, Slot] = {}
     for name, slot in found.stored.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,7 +88,27 @@ def pieces(
         for load in loads():
             load(found)
             for index, inputs in enumerate(batches):
-                yield index, transform(call(model, inputs))[None]
+                yield index, transform(_called(model, inputs))[None]
+
+
+def _called(model: nn.Module, inputs: Any) -> Any:
+    """The model's result; an error of its own says what it was given."""
+    try:
+        return call(model, inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        error.add_note(
+            f"The posterior called its model with {_shape(inputs)}: x must be what model(x) takes, "
+            "with one row per example."
+        )
+        raise
+
+
+def _shape(inputs: Any) -> str:
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{key}: {_shape(value)}" for key, value in inputs.items())
+    if isinstance(inputs, Tensor):
+        return f"a tensor of shape {tuple(inputs.shape)} and {inputs.dtype}"
+    return f"an object of type {type(inputs).__name__}"
 
 
 def _can_pay(model: nn.Module, found: Layout) -> bool:
@@ -165,7 +185,7 @@ def _trial(
     for load, _ in zip(loads(), range(2), strict=False):
         load(found)
         states.append({s.path: s.tensor.detach().clone() for s in found.slots.values()})
-        alone.append(transform(call(model, inputs)))
+        alone.append(transform(_called(model, inputs)))
     if not states:
         return "there are no samples"
     try:

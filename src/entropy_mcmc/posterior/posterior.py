@@ -309,7 +309,7 @@ class Posterior:
         samples = self._selected(roles)
         batches = Batches(x, self.model, check_count("batch_size", batch_size))
         classify = self.likelihood == "classification"
-        meaning = predictive.probabilities if classify else predictive.moments
+        meaning = predictive.Probabilities() if classify else predictive.moments
         return batches, pieces(
             self.model,
             lambda: self._reader.loads(samples),

@@ -5,6 +5,7 @@ Probabilities are averaged, never logits, and as a stream: one sample at a time 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -51,6 +52,36 @@ def probabilities(logits: Tensor) -> Tensor:
         logit = logits.reshape(-1)
         return torch.stack([torch.sigmoid(-logit), torch.sigmoid(logit)], dim=1)
     return torch.softmax(logits, dim=1)
+
+
+class Probabilities:
+    """`probabilities`, with a look at the first result: is it one of logits?
+
+    The first result is never one of `vmap`, where values cannot be looked at.
+    """
+
+    def __init__(self) -> None:
+        self._looked = False
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Class probabilities of logits."""
+        if not self._looked:
+            self._looked = True
+            _warn_of_probabilities(logits)
+        return probabilities(logits)
+
+
+def _warn_of_probabilities(result: Tensor) -> None:
+    """Log-probabilities are logits too; probabilities are not: their softmax is near uniform."""
+    several = result.ndim == 2 and result.shape[1] > 1 and len(result) > 0
+    if several and bool((result >= 0).all()) and bool(((result.sum(1) - 1).abs() < 1e-3).all()):
+        warnings.warn(
+            "the network returns probabilities (each row sums to 1), and a posterior takes logits: "
+            "softmax would be applied twice; leave the softmax out of the network, or pass "
+            "output=torch.log",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def moments(result: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,8 @@ Closure = Callable[[], Any]
 Group = dict[str, Any]
 
 SMALL_MODEL = 2**16  # parameters below which `fused="auto"` never compiles
+# Entries that only some samplers have: they tell whose state it is. Schedulers add other names.
+_OWN_ENTRIES = {"eta", "momentum", "rho", "temperature"}
 WORTH_COMPILING = 10**9  # parameter-steps after which a compilation has paid for itself
 
 
@@ -38,6 +41,7 @@ class Sampler(Optimizer):
     _inside_guide = False  # class attributes, so that copies and unpickled samplers have them
     _checked: list[Group] | None = None
     _watch: FiniteWatch | None = None
+    _warned_of_no_gradient = False
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class Sampler(Optimizer):
         check_choice("fused", fused, (True, False, "auto"))
         check_count("check_every", check_every, least=0, remedy="0 switches the check off")
         shared = {"seed": check_seed(seed), "step": 0, "fused": fused, "check_every": check_every}
-        super().__init__(params, {**defaults, **shared})
+        super().__init__(read_once(params), {**defaults, **shared})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it takes the sampler's defaults and joins at the current step."""
@@ -123,8 +127,23 @@ class Sampler(Optimizer):
     def _active(self) -> list[tuple[Group, list[Tensor]]]:
         """Groups with their parameters that have a gradient, after a check of the gradients."""
         found = [(g, [p for p in g["params"] if p.grad is not None]) for g in self.param_groups]
-        self._watch_gradients([p for _, params in found for p in params])
-        return [(group, params) for group, params in found if params]
+        active = [(group, params) for group, params in found if params]
+        if not active:
+            self._warn_of_no_gradient()
+        self._watch_gradients([p for _, params in active for p in params])
+        return active
+
+    def _warn_of_no_gradient(self) -> None:
+        if self._warned_of_no_gradient:
+            return
+        self._warned_of_no_gradient = True
+        warnings.warn(
+            "no parameter of the sampler has a gradient, so that this step moved nothing; call "
+            "loss.backward() before step(), and give the sampler the parameters of the model that "
+            "computed the loss",
+            UserWarning,
+            stacklevel=4,
+        )
 
     def _watch_gradients(self, params: list[Tensor]) -> None:
         grads = [p.grad for p in params if p.grad is not None]
@@ -255,6 +274,12 @@ class Sampler(Optimizer):
                     f"state_dict must come from {type(self).__name__}, but lacks {missing}; "
                     f"it was saved by another optimizer"
                 )
+            foreign = sorted((set(saved) - set(group)) & _OWN_ENTRIES)
+            if foreign:
+                raise ConfigError(
+                    f"state_dict must come from {type(self).__name__}, which has no {foreign}; "
+                    f"load it into a sampler of the class that saved it"
+                )
         super().load_state_dict(state_dict)
         # torch casts state to the parameter's dtype: that would round the float32 variables.
         params = [p for group in self.param_groups for p in group["params"]]
@@ -263,6 +288,19 @@ class Sampler(Optimizer):
             for name, value in state_dict["state"].get(i, {}).items():
                 self.state[param][name] = value.detach().clone().to(param.device)
         self._checked = self._watch = None
+
+
+def read_once(params: Params) -> Params:
+    """The parameters as a list; an empty one is mostly a generator that was read before."""
+    if isinstance(params, Tensor | dict):
+        return params  # torch refuses these, and says why
+    found: Any = list(params)
+    if not found:
+        raise ConfigError(
+            "params must hold at least one parameter, got none; a generator can be read only once: "
+            "pass model.parameters() itself, or a list"
+        )
+    return found  # type: ignore[no-any-return]
 
 
 def check_parameter(param: Tensor) -> None:
