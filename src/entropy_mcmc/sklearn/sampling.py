@@ -104,8 +104,8 @@ class Stack:
         scales = list[Any](coefficients)  # lr, decay, coupling, decay of the guide, noise, …
         scales[1] = self._spread(lr * heats * self._decay)
         scales[4] = self._spread(scales[4] * (self._temperature * heats).sqrt())
-        noise = torch.randn(2, self.flat.numel(), generator=self._generator)
-        theta, *self._others = rule([self.flat, *self._others, self.grad], noise.unbind(), scales)
+        first, second = torch.randn(2, self.flat.numel(), generator=self._generator)
+        theta, *self._others = rule([self.flat, *self._others, self.grad], (first, second), scales)
         self.flat.copy_(theta)
 
     def _spread(self, each: Tensor) -> Tensor:
