@@ -62,7 +62,9 @@ def draw(results: Results, size: str, path: Path) -> None:
         axis.errorbar(
             x, mean, [e or 0.0 for e in error], color=PALETTE[colour], marker="o", ms=3, label=who
         )
-    axis.set(xscale="log")
+    axis.set_xscale("log")
+    axis.set_xticks(horizons(size), [str(steps) for steps in horizons(size)])
+    axis.minorticks_off()
     axis.set_xlabel("averaging horizon ηN/lr in steps", fontsize=8)
     axis.set_ylabel("test NLL", fontsize=8)
     axis.legend(fontsize=7, frameon=False)

@@ -16,7 +16,7 @@ def show(results: Results, size: str) -> Outcome:
     """One row per method; lower ECE and higher AUROC are better."""
     rows = [
         [
-            group,
+            cifar.data_name(group, size),
             ENTRIES[method].label,
             *(
                 number(values(of(results, method, group), "test", "both", key), digits, 100)

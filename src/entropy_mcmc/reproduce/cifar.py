@@ -22,6 +22,11 @@ def groups(size: str) -> tuple[str, ...]:
     return ("cifar10", "cifar100") if size == "paper" else ("cifar10",)
 
 
+def data_name(group: str, size: str) -> str:
+    """The data set of a group: the smoke scale has digits in the place of CIFAR-10."""
+    return str(scale(size).data["name"]) if group == "cifar10" else group
+
+
 def jobs(size: str, place: Place) -> list[Job]:
     """All main runs of a scale."""
     chosen, numbers = scale(size), search.tuned(scale(size), place)

@@ -14,7 +14,7 @@ COLUMNS = ["data", "method", "samples", "accuracy %", "NLL", "ECE %", "last θ: 
 def show(results: Results, size: str) -> Outcome:
     """One row per data set and method."""
     rows = [
-        _row(results, group, method)
+        _row(results, group, method, size)
         for group in cifar.groups(size)
         for method in cifar.finished(results, group)
     ]
@@ -27,10 +27,10 @@ def show(results: Results, size: str) -> Outcome:
     return Outcome(COLUMNS, rows, verdicts(results), notes=notes)
 
 
-def _row(results: Results, group: str, method: str) -> list[str]:
+def _row(results: Results, group: str, method: str, size: str) -> list[str]:
     found = of(results, method, group)
     return [
-        group,
+        cifar.data_name(group, size),
         ENTRIES[method].label,
         str(found[0]["test"]["samples"]),
         number(values(found, "test", "both", "accuracy"), 2, 100),

@@ -70,7 +70,7 @@ def draw(found: dict[str, list[dict[str, Any]]], between: list[dict[str, Any]], 
     for axis, label in zip(axes, ("training NLL", "test error"), strict=False):
         axis.set_xlabel("distance from the sample", fontsize=8)
         axis.set_ylabel(label, fontsize=8)
-    axes[0].legend(fontsize=7, frameon=False)
+    axes[0].legend(fontsize=7, frameon=False, loc="upper left")
     for line in between:
         fractions = np.asarray(line["distances"]) / line["distances"][-1]
         axes[2].plot(fractions, line["loss"][0], color=PALETTE["emcmc"], lw=1.2)

@@ -24,7 +24,7 @@ def show(results: Results, size: str) -> Outcome:
                     number(values(found, "ood", name, key), 2, 100)
                     for key in ("auroc", "aupr", "fpr95")
                 ]
-                rows.append([group, name, ENTRIES[method].label, *cells])
+                rows.append([cifar.data_name(group, size), name, ENTRIES[method].label, *cells])
     made = []
     for name in scale(size).ood:
         other = rival(results, "ood", name, "auroc", lower=False)

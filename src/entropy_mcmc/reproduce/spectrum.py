@@ -64,6 +64,9 @@ def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
         axis.axvline(np.log10(mean), color="black", lw=1, ls="--")
         axis.set_title(f"{name}: mean {mean:.2g}", fontsize=9)
         axis.set_xlabel("log10 of the diagonal Fisher", fontsize=8)
+    edges = np.asarray(next(iter(found.values()))[0]["fisher_log10_edges"])
+    used = np.sum([s["fisher_counts"] for seeds in found.values() for s in seeds], axis=0) > 0
+    axes[0].set_xlim(edges[:-1][used].min(), edges[1:][used].max())
     axes[0].set_ylabel("parameters", fontsize=8)
     save(figure, path)
 

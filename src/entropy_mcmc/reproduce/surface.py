@@ -45,7 +45,8 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     train = problem.train.normalise(problem.train.inputs), problem.train.targets
     small = flatness.subset(train, min(settings["subset"], len(train[0])))
     thetas = [i for i, role in enumerate(posterior.roles) if role == "theta"]
-    ends = [thetas[len(thetas) * k // 4 - 1] for k in (2, 3, 4)]
+    points = thetas if len(thetas) > 2 else list(range(len(posterior)))
+    ends = [points[len(points) * k // 3 - 1] for k in (1, 2, 3)]
     names = [f"{sample.role} {number}" for number, sample in enumerate(posterior.samples)]
     found = flatness.loss_surface(
         problem.model,
