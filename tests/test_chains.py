@@ -1,10 +1,14 @@
 """Vectorised chains against the optimizers, naive loops and the acceptance tests of FINDINGS."""
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains, noise
+from entropy_mcmc.chains import sampling
+from entropy_mcmc.chains.parts import Layout, Problem
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
 
@@ -193,9 +197,56 @@ def test_a_module_without_a_loss_is_refused():
         chains.run(torch.nn.Linear(2, 1), steps=5, lr=0.1, num_data=1, eta=0.5)
 
 
-def test_to_arviz_has_chain_and_draw_first():
-    pytest.importorskip("xarray")
-    draws = chains.Chains({"w": torch.zeros(3, 5, 2)}, {"w": torch.ones(3, 5, 2)})
-    data = draws.to_arviz()
-    assert data["w"].dims[:2] == ("chain", "draw")
-    assert data["guide_w"].shape == (3, 5, 2)
+def test_to_arviz_is_read_by_arviz_stats():
+    """Independent normals: R-hat within 1 ± .02 and about as many effective draws as draws."""
+    arviz_stats = pytest.importorskip("arviz_stats")
+    pytest.importorskip("arviz_base")
+    generator = torch.Generator().manual_seed(2)
+    theta, guide = torch.randn(2, 4, 1000, 2, generator=generator)
+    tree = chains.Chains({"0.w": theta}, {"0.w": guide}).to_arviz()
+    assert tree["posterior"]["0.w"].dims[:2] == ("chain", "draw")
+    assert torch.equal(torch.from_numpy(tree["posterior"]["guide_0.w"].to_numpy()), guide)
+    assert abs(arviz_stats.rhat(tree)["0.w"].to_numpy() - 1).max() < 0.02
+    assert arviz_stats.ess(tree)["guide_0.w"].to_numpy().min() > 3000
+
+
+def test_to_arviz_of_a_bare_tensor_without_a_guide():
+    pytest.importorskip("arviz_base")
+    posterior = chains.Chains(torch.zeros(3, 5, 2), None).to_arviz()["posterior"]
+    assert list(posterior.data_vars) == ["theta"]
+    assert posterior["theta"].shape == (3, 5, 2)
+
+
+def test_to_arviz_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz_base", None)
+    with pytest.raises(ConfigError, match="entropy-mcmc\\[arviz\\]"):
+        chains.Chains(torch.zeros(3, 5, 2), None).to_arviz()
+
+
+@pytest.mark.parametrize("number", [1, 5, 6])
+def test_groups_cover_all_chains_with_one_size(number, monkeypatch):
+    """At two chains a group: 5 chains are three groups, of which the last overlaps."""
+    monkeypatch.setattr(sampling, "CACHE", 2 * 4 * 12)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    problem = Problem(torch.sum, Layout((), (torch.Size([3]),)), (torch.zeros(9, 3),), 4)
+    groups = sampling._groups(problem, torch.zeros(number, 3), True)
+    assert {g.stop - g.start for g in groups} == {min(number, 2)}
+    assert {c for g in groups for c in range(number)[g]} == set(range(number))
+    assert sampling._groups(problem, torch.zeros(number, 3), False) == [slice(0, number)]
+
+
+def test_grouped_chains_are_the_chains_of_one_group(monkeypatch):
+    """Three groups of two, overlapping, one burn-in that is no multiple of a call."""
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
+    common = {"data": (x,), "batch_size": 8, "chains": 5, "lr": 0.2, "num_data": 50, "eta": 0.1}
+    common |= {"steps": 37, "burn_in": 3, "thin": 4, "seed": 1, "compile": False}
+
+    def draws():
+        return chains.run(lambda t, rows: (t - rows).square().mean(), torch.zeros(3), **common)
+
+    whole = draws()
+    split = [slice(0, 2), slice(2, 4), slice(3, 5)]
+    monkeypatch.setattr(sampling, "_groups", lambda *_: split)
+    torch.testing.assert_close(draws().theta, whole.theta)
+    torch.testing.assert_close(draws().guide, whole.guide)
+    assert whole.theta.shape == (5, 9, 3)

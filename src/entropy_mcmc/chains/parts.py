@@ -28,22 +28,20 @@ class Chains:
     guide: Tree | None
 
     def to_arviz(self) -> Any:
-        """An xarray Dataset with dimensions (chain, draw, …), as arviz and arviz-stats read it."""
+        """An xarray DataTree with the group `posterior`, as arviz and arviz-stats read it.
+
+        θ keeps its names ("theta" if it has none), θ_a gets the prefix "guide_" (or is "guide").
+        """
         try:
-            import xarray  # type: ignore[import-not-found, unused-ignore]
+            from arviz_base import from_dict
         except ImportError as error:
             raise ConfigError(
-                "to_arviz needs xarray, which is not installed; pip install arviz-stats[xarray]"
+                "to_arviz needs arviz-base, which is not installed; "
+                "pip install 'entropy-mcmc[arviz]'"
             ) from error
         guides = {} if self.guide is None else _named(self.guide, "guide")
-        variables = {
-            name: (
-                ("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 2))),
-                value.numpy(),
-            )
-            for name, value in (_named(self.theta, "theta") | guides).items()
-        }
-        return xarray.Dataset(variables)
+        variables = _named(self.theta, "theta") | guides
+        return from_dict({"posterior": {k: v.cpu().numpy() for k, v in variables.items()}})
 
 
 @dataclass(frozen=True)

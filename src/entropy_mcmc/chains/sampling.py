@@ -109,8 +109,9 @@ def _sample(
     groups = _groups(problem, flat, use_compiler)
     states = [[v[group].clone() for v in variables] for group in groups]
     for start in range(0, steps, source.block):
-        # Steps past the last are thrown away: a shorter call would be compiled anew.
-        count = min(source.block, -(-(steps - start) // UNROLL) * UNROLL)
+        count = min(source.block, steps - start)
+        if use_compiler:  # a shorter call would be compiled anew; what is past the end is dropped
+            count = -(-count // UNROLL) * UNROLL
         block = source.draw(start, count)
         for i, group in enumerate(groups):
             # Contiguous, so that one kernel serves any number of groups.
