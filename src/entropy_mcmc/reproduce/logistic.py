@@ -42,7 +42,8 @@ _SIZES = {
 
 def jobs(scale: str, place: Place) -> list[Job]:
     """One job for each method: its search, then its ten seeds."""
-    common = {"batch_size": 128, "temperature": 1.0, "inner_steps": INNER, **_SIZES[scale]}
+    common: dict[str, Any] = {"batch_size": 128, "temperature": 1.0, "inner_steps": INNER}
+    common |= {"search_every": 20, **_SIZES[scale]}
     return [
         Job(
             job_name(method),
@@ -64,9 +65,10 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Search on the training NLL with one seed, then run all seeds at the best numbers."""
     problem = Problems(settings, place.data)
     trials = latin(settings["method"], settings["space"], settings["trials"])
+    coarse = {**settings, "every": settings["search_every"]}
     scored = []
     for numbers in trials:
-        found = _curves(problem, settings, numbers, seeds=1, first_seed=1000)
+        found = _curves(problem, coarse, numbers, seeds=1, first_seed=1000)
         scored.append({**numbers, "mean_train_nll": _area(found["train_nll"])[0]})
     best = min(range(len(trials)), key=lambda i: float(scored[i]["mean_train_nll"]))
     found = _curves(problem, settings, trials[best], seeds=settings["seeds"], first_seed=0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from entropy_mcmc.reproduce.drawing import COLOURS, panels, save
+from entropy_mcmc.reproduce.figure import PALETTE, panels, save
 from entropy_mcmc.reproduce.items import Outcome, Results, Verdict
 from entropy_mcmc.reproduce.text import compared, number
 
@@ -96,12 +96,15 @@ def _similar(ours: dict[str, Any], sgld: dict[str, Any]) -> Verdict:
 
 def draw(path: Path, found: dict[str, Any]) -> None:
     """Training NLL and test accuracy, per gradient and per iteration."""
-    figure, axes = panels(2, 2, (4.2, 2.9))
-    for colour, (method, result) in zip(COLOURS, found.items(), strict=False):
+    figure, flat = panels(4, 2, 4.2, 2.9)
+    axes = np.reshape(np.array(flat), (2, 2))
+    for method, result in found.items():
         for column, unit in enumerate(("gradients", "iterations")):
             for row, key in enumerate(("train_nll", "accuracy")):
                 curve, factor = result["curves"][key], 100 if row else 1
-                _band(axes[row, column], result[unit], curve, factor, METHODS[method], colour)
+                _band(
+                    axes[row, column], result[unit], curve, factor, METHODS[method], PALETTE[method]
+                )
     last = max(f["iterations"][-1] for m, f in found.items() if m.startswith("entropy"))
     for column, unit in enumerate(("gradients", "iterations")):
         axes[0, column].set(yscale="log", ylabel="training NLL")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from entropy_mcmc.reproduce import landscape
-from entropy_mcmc.reproduce.drawing import COLOURS, panels, save
+from entropy_mcmc.reproduce.figure import panels, save
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.text import FAILS, HOLDS
@@ -16,6 +16,7 @@ from entropy_mcmc.reproduce.text import FAILS, HOLDS
 NAME = "smoothing/peaks"
 ETAS = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
 DRAWN = (0.0, 0.5, 5.0)
+LINES = {0.0: "#0072B2", 0.1: "#D55E00", 0.5: "#009E73", 1.0: "#CC79A7", 5.0: "#E69F00"}
 
 
 def jobs(scale: str, place: Place) -> list[Job]:
@@ -96,18 +97,18 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[Verdict]:
 
 def draw(path: Path) -> None:
     """Contours at three η, and the density along the line through both modes."""
-    figure, axes = panels(1, len(DRAWN) + 1, (3.3, 3.1))
+    figure, axes = panels(len(DRAWN) + 1, len(DRAWN) + 1, 3.3, 3.1)
     side = np.linspace(-5.0, 5.0, 201)
     grid = np.stack(np.meshgrid(side, side), -1)
-    for axis, eta in zip(axes[0], DRAWN, strict=False):
+    for axis, eta in zip(axes, DRAWN, strict=False):
         heights = landscape.density(grid, eta)
         axis.contourf(side, side, heights, 12, cmap="Blues")
-        for (x, y), colour in ((landscape.SHARP, COLOURS[1]), (landscape.FLAT, COLOURS[2])):
+        for (x, y), colour in ((landscape.SHARP, LINES[0.1]), (landscape.FLAT, LINES[0.5])):
             axis.plot(x, y, "+", color=colour, markersize=9, markeredgewidth=2)
         axis.set(title="posterior (η = 0)" if not eta else f"smoothed, η = {eta:g}", aspect="equal")
     positions = np.linspace(-7.0, 7.0, 400)
-    last = axes[0, -1]
-    for eta, colour in zip((0.0, 0.1, 0.5, 1.0, 5.0), COLOURS, strict=False):
+    last = axes[-1]
+    for eta, colour in LINES.items():
         last.plot(positions, landscape.along(positions, eta), color=colour, label=f"η = {eta:g}")
     last.set(title="along the line of the modes", xlabel="position", ylabel="density")
     last.set_xticks(range(-6, 7, 2))

@@ -82,16 +82,23 @@ class Networks:
         self.owner = torch.arange(len(splits)).repeat_interleave(members)
         self.draws = torch.Generator().manual_seed(seed)
         features, count = splits.inputs.shape[2], len(self.owner)
-        shapes = [(features, hidden), (1, hidden), (hidden, 1), (1, 1), (1, 1)]
+        self.shapes = [(features, hidden), (1, hidden), (hidden, 1), (1, 1), (1, 1)]
         spreads = [1 / math.sqrt(features), 0.1, 1 / math.sqrt(hidden), 0.0, 0.0]
-        self.parameters = [
-            nn.Parameter(spread * torch.randn(count, *shape, generator=self.draws))
-            for shape, spread in zip(shapes, spreads, strict=True)
+        parts = [
+            spread * torch.randn(count, math.prod(shape), generator=self.draws)
+            for shape, spread in zip(self.shapes, spreads, strict=True)
         ]
+        # One tensor for all layers: small steps cost by the tensor, not by the number.
+        self.theta = nn.Parameter(torch.cat(parts, 1))
 
-    def mean(self, inputs: Tensor) -> Tensor:
+    def layers(self) -> list[Tensor]:
+        """Weights, shift, weights, bias and log noise variance, as views of θ."""
+        parts = torch.split(self.theta, [math.prod(s) for s in self.shapes], 1)
+        return [p.view(-1, *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def mean(self, layers: list[Tensor], inputs: Tensor) -> Tensor:
         """Of (network, row, feature), in standardised units: (network, row)."""
-        first, shift, second, bias, _ = self.parameters
+        first, shift, second, bias, _ = layers
         hidden = torch.baddbmm(shift, inputs, first).relu()
         return torch.baddbmm(bias, hidden, second).squeeze(2)
 
@@ -99,21 +106,20 @@ class Networks:
         """Gradients of each network on a batch of its own, clipped."""
         size = (len(self.owner), batch_size)
         rows = torch.randint(self.splits.inputs.shape[1], size, generator=self.draws)
-        at = self.owner[:, None], rows
-        squares = (self.mean(self.splits.inputs[at]) - self.splits.targets[at]).square().mean(1)
-        log_noise = self.parameters[-1].flatten()
-        loss = 0.5 * (log_noise + squares * (-log_noise).exp()).sum()
-        slopes = torch.autograd.grad(loss, self.parameters)
-        total = sum(slope.square().sum((1, 2)) for slope in slopes)
-        factor = (CLIP / torch.as_tensor(total).sqrt().clamp_min(CLIP))[:, None, None]
-        for parameter, slope in zip(self.parameters, slopes, strict=True):
-            parameter.grad = slope * factor
+        at, layers = (self.owner[:, None], rows), self.layers()
+        gaps = self.mean(layers, self.splits.inputs[at]) - self.splits.targets[at]
+        log_noise = layers[-1].flatten()
+        loss = 0.5 * (log_noise + gaps.square().mean(1) * (-log_noise).exp()).sum()
+        (slope,) = torch.autograd.grad(loss, self.theta)
+        norm = torch.linalg.vector_norm(slope, dim=1, keepdim=True)
+        self.theta.grad = slope * (CLIP / norm.clamp_min(CLIP))
 
     @torch.no_grad()
     def predict(self) -> tuple[Tensor, Tensor]:
         """Means (member, split, row) and noise variances (member, split) on the judged rows."""
-        means = self.mean(self.splits.judged_inputs[self.owner]).double()
-        noise = self.parameters[-1].flatten().double().exp()
+        layers = self.layers()
+        means = self.mean(layers, self.splits.judged_inputs[self.owner]).double()
+        noise = layers[-1].flatten().double().exp()
         shape = len(self.splits), self.members
         return means.view(*shape, -1).transpose(0, 1), noise.view(shape).T
 
@@ -161,15 +167,15 @@ def _common(networks: Networks, seed: int) -> dict[str, Any]:
 
 
 def _sgd(networks: Networks, lr: float, seed: int) -> Sampler:
-    return SGHMC(networks.parameters, lr, temperature=0.0, **_common(networks, seed))
+    return SGHMC([networks.theta], lr, temperature=0.0, **_common(networks, seed))
 
 
 def _langevin(method: str, networks: Networks, numbers: dict[str, float], seed: int) -> Sampler:
     common = {**_common(networks, seed), "temperature": numbers["temperature"]}
     if method == "sgld":
-        return SGLD(networks.parameters, numbers["lr"], **common)
+        return SGLD([networks.theta], numbers["lr"], **common)
     eta = numbers["horizon"] * numbers["lr"] / common["num_data"]
-    return EntropyMCMC(networks.parameters, numbers["lr"], eta=eta, **common)
+    return EntropyMCMC([networks.theta], numbers["lr"], eta=eta, **common)
 
 
 def judge(draws: Draws, splits: Splits) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from entropy_mcmc import chains
 from entropy_mcmc.reproduce import landscape
-from entropy_mcmc.reproduce.drawing import COLOURS, panels, save
+from entropy_mcmc.reproduce.figure import PALETTE, panels, save
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED
@@ -20,6 +20,7 @@ from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED
 STARTS = ((-0.2, -0.2), (-0.4, -0.4), (0.0, 0.0), (-2.0, -1.0))
 KINDS = {"sgd": "SGD", "sgld": "SGLD", "theta": "EMCMC θ", "guide": "EMCMC θ_a"}
 COMMON = {"lr": 0.005, "eta": 0.5, "every": 10, "seed": 0}
+_COLOURS = {"sgld": PALETTE["sgld"], "theta": PALETTE["emcmc"], "guide": PALETTE["guide"]}
 SHORT, LONG = "synthetic/short", "synthetic/long"
 CLOSE = 0.03  # to the stationary mass: what is left of the start after 20,000 iterations
 
@@ -201,12 +202,12 @@ def _long_verdicts(long: dict[str, Any]) -> list[Verdict]:
 def draw_paths(path: Path, short: list[dict[str, Any]], long: dict[str, Any]) -> None:
     """A row of panels for each start, and for the long run."""
     rows = [*short, long]
-    figure, axes = panels(len(rows), len(KINDS), (2.6, 2.4), sharex=True, sharey=True)
+    figure, axes = panels(len(rows) * len(KINDS), len(KINDS), 2.2, 2.0, share=True)
     side = np.linspace(-5.0, 5.0, 161)
     heights = -np.log(landscape.density(np.stack(np.meshgrid(side, side), -1)))
-    for found, line in zip(rows, axes, strict=True):
+    for found, line in zip(rows, np.reshape(np.array(axes), (len(rows), -1)), strict=True):
         for (kind, label), axis in zip(KINDS.items(), line, strict=True):
-            axis.contour(side, side, heights.clip(max=8), 10, cmap="Greys_r", linewidths=0.6)
+            axis.contour(side, side, heights.clip(max=8), 6, cmap="Greys_r", linewidths=0.6)
             _path(axis, np.array(found[kind]["path"]), found["start"])
             axis.set(xlim=(-5, 5), ylim=(-4.5, 4.5))
             if found is rows[0]:
@@ -218,24 +219,24 @@ def draw_paths(path: Path, short: list[dict[str, Any]], long: dict[str, Any]) ->
 def _path(axis: Any, points: Any, start: list[float]) -> None:
     thinned = points[:: max(1, len(points) // 500)]
     if len(points) <= 100:
-        axis.plot(*np.vstack([start, points]).T, color=COLOURS[0], lw=0.5, alpha=0.5)
+        axis.plot(*np.vstack([start, points]).T, color=PALETTE["emcmc"], lw=0.5, alpha=0.5)
     colours = np.linspace(0, 1, len(thinned))
     axis.scatter(*thinned.T, c=colours, cmap="viridis", s=5, lw=0, zorder=2)
-    axis.plot(*start, "x", color=COLOURS[1], markersize=6, markeredgewidth=2, zorder=3)
+    axis.plot(*start, "x", color=PALETTE["sam"], markersize=6, markeredgewidth=2, zorder=3)
 
 
 def draw_fractions(path: Path, short: list[dict[str, Any]], long: dict[str, Any]) -> None:
     """The share near the flat mode over the iterations, for each start."""
     rows = [*short, long]
-    figure, axes = panels(1, len(rows), (2.7, 2.7), sharey=True)
-    for found, axis in zip(rows, axes[0], strict=True):
-        for colour, (kind, label) in zip(COLOURS, list(KINDS.items())[1:], strict=False):
+    figure, axes = panels(len(rows), len(rows), 2.6, 2.6)
+    for found, axis in zip(rows, axes, strict=True):
+        for kind in ("sgld", "theta", "guide"):
             times, shares = found[kind]["iterations"], found[kind]["over_time"]
-            axis.plot(times, shares, color=colour, label=label, lw=1.4)
+            axis.plot(times, shares, color=_COLOURS[kind], label=KINDS[kind], lw=1.4)
         axis.axhline(landscape.flat_mass(), color="grey", lw=0.8, ls="--", label="stationary")
         axis.set(title=f"from {_point(found['start'])}", xlabel="iteration", ylim=(0, 1))
-    axes[0, 0].set_ylabel("share nearer the flat mode")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[0].set_ylabel("share nearer the flat mode")
+    axes[0].legend(frameon=False, fontsize=8)
     save(figure, path)
 
 

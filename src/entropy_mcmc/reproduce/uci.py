@@ -18,7 +18,7 @@ from entropy_mcmc.reproduce.trials import latin
 from entropy_mcmc.reproduce.uci_view import METHODS, job_name
 
 _SGD = {"lr": (0.001, 0.1)}
-_HEAT = {"temperature": (1e-3, 1.0)}
+_HEAT = {"temperature": (1e-2, 1.0)}
 SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "sgd": _SGD,
     "ensemble": _SGD,
@@ -34,7 +34,7 @@ _COMMON = {
     "warm_lr": 0.01,
     "validation_part": 0.2,
 }
-_FULL = {"steps": 4000, "trials": 6, "splits": None}
+_FULL = {"steps": 2000, "trials": 6, "splits": None}
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 200, "trials": 2, "splits": 2},
     "laptop": _FULL,

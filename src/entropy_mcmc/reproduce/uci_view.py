@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from entropy_mcmc.reproduce.drawing import COLOURS, panels, save
+from entropy_mcmc.reproduce.figure import PALETTE, panels, save
 from entropy_mcmc.reproduce.items import Outcome, Results, Verdict
 from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED, mean_error, number
 
@@ -95,21 +95,23 @@ def _list(names: list[str]) -> str:
 
 def draw(path: Path, whole: dict[str, Any]) -> None:
     """Log-likelihood and RMSE against SGD's, and the coverage, table by table."""
-    figure, axes = panels(1, 3, (4.2, 0.45 * len(whole) + 1.6), sharey=True)
+    figure, axes = panels(3, 3, 4.2, 0.45 * len(whole) + 1.6)
     places = np.arange(len(whole))
-    for index, (colour, (method, label)) in enumerate(zip(COLOURS, METHODS.items(), strict=False)):
+    for index, (method, label) in enumerate(METHODS.items()):
         shift = places + 0.17 * (index - 1.5)
-        for axis, score in zip(axes[0], SCORES, strict=True):
+        for axis, score in zip(axes, SCORES, strict=True):
             ends = [_against(by, method, score) for by in whole.values()]
             means, errors = (np.array(side, dtype=float) for side in zip(*ends, strict=True))
-            axis.errorbar(means, shift, xerr=errors, fmt="o", ms=4, color=colour, label=label)
+            axis.errorbar(
+                means, shift, xerr=errors, fmt="o", ms=4, color=PALETTE[method], label=label
+            )
     titles = ("log-likelihood − SGD's", "RMSE / SGD's", "95 % coverage")
-    for axis, title, line in zip(axes[0], titles, (0.0, 1.0, 95.0), strict=True):
+    for axis, title, line in zip(axes, titles, (0.0, 1.0, 95.0), strict=True):
         axis.axvline(line, color="grey", lw=0.8, ls="--")
         axis.set_xlabel(title)
-    axes[0, 0].set_yticks(places, list(whole))
-    axes[0, 0].invert_yaxis()
-    axes[0, 2].legend(frameon=False, fontsize=8)
+        axis.set_yticks(places, list(whole) if axis is axes[0] else [""] * len(whole))
+        axis.invert_yaxis()
+    axes[2].legend(frameon=False, fontsize=8)
     save(figure, path)
 
 
