@@ -12,7 +12,7 @@ from entropy_mcmc.reproduce.cifar import ANALYSED, of
 from entropy_mcmc.reproduce.figure import PALETTE, panels, save
 from entropy_mcmc.reproduce.items import Item, Outcome, Results
 from entropy_mcmc.reproduce.methods import ENTRIES
-from entropy_mcmc.reproduce.text import compared, number
+from entropy_mcmc.reproduce.text import compared, significant
 
 COLUMNS = ["state", "train NLL", "mean Fisher", "largest eigenvalue", "trace", "SAM sharpness"]
 KEYS = ("loss", "fisher_mean", "top_eigenvalue", "trace", "sharpness")
@@ -34,7 +34,7 @@ def show(results: Results, size: str) -> Outcome:
     """Table of flatness, histogram of the Fisher diagonal."""
     found = states(results)
     rows = [
-        [name, *(number([s[key] for s in seeds], 4) for key in KEYS)]
+        [name, *(significant([s[key] for s in seeds]) for key in KEYS)]
         for name, seeds in found.items()
     ]
     made = []

@@ -27,6 +27,16 @@ def number(values: Sequence[float], digits: int = 3, factor: float = 1.0) -> str
     return f"{mean:.{digits}f}" if error is None else f"{mean:.{digits}f} ± {error:.{digits}f}"
 
 
+def significant(values: Sequence[float]) -> str:
+    """`mean ± standard error` with three significant digits, for numbers of any size.
+
+    >>> significant([2e-6, 4e-6])
+    '3e-06 ± 1e-06'
+    """
+    mean, error = mean_error(values)
+    return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
+
+
 def compared(
     claim: str, better: Sequence[float], other: Sequence[float], *, lower: bool, unit: str = ""
 ) -> Verdict:
