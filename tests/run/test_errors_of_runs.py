@@ -166,3 +166,16 @@ def test_lock_is_refused_to_a_second_holder(tmp_path):
         lock(tmp_path)
     held.release()
     lock(tmp_path).release()
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"accelerator": "abacus"}, r"compute.accelerator='abacus' .* cannot be had here"),
+        ({"precision": "8-true"}, r"compute.precision must be one of .*, got .*8-true"),
+        ({"strategy": "magic"}, r"compute.strategy must be one of .*chains.*, got .*magic"),
+    ],
+)
+def test_devices_that_are_not_there(tmp_path, part, message):
+    with pytest.raises(ConfigError, match=message):
+        run(with_parts(tiny_config(tmp_path / "run"), compute=part))

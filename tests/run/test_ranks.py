@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
+from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.folder import lock
 from run.workers import (
     contents,
@@ -72,7 +73,7 @@ def test_lost_rank_stops_the_other_and_one_rank_goes_on(tmp_path):
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [1, -signal.SIGKILL]
-    assert "another one was lost" in (tmp_path / "run.log0").read_text()
+    assert "because another one failed or was lost" in (tmp_path / "run.log0").read_text()
     finish_ranks(config, 1)
     finish_ranks(whole, 1)
     assert largest_difference(tmp_path / "run", tmp_path / "whole") <= 1e-9
@@ -164,3 +165,15 @@ def test_folder_taken_by_another_stops_all_ranks_with_a_message(tmp_path):
     assert [process.exitcode for process in processes] == [1, 1]
     assert "is used by another process" in (tmp_path / "run.log0").read_text()
     assert "process 0 stopped before the first step" in (tmp_path / "run.log1").read_text()
+
+
+def test_error_of_another_rank_before_the_first_step_is_explained(tmp_path):
+    config = with_parts(
+        double_config(tmp_path / "run"), data={"name": "run.workers:data_that_is_missing_on_rank_1"}
+    )
+    processes = start_ranks(config, 2)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [1, 1]
+    assert "the files are not there" in (tmp_path / "run.log1").read_text()
+    assert "another one failed or was lost" in (tmp_path / "run.log0").read_text()

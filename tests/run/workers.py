@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -26,6 +27,13 @@ def tiny_data(rows=64):
     x = torch.randn(2 * rows, 4, generator=generator)
     y = (x[:, 0] > 0).long() + (x[:, 1] > 0.5).long()
     return (x[:rows], y[:rows]), (x[rows:], y[rows:])
+
+
+def data_that_is_missing_on_rank_1():
+    """As on a machine that does not have the files."""
+    if os.environ["RANK"] == "1":
+        raise ConfigError("the files are not there")
+    return tiny_data()
 
 
 def tiny_model():

@@ -25,6 +25,7 @@ METHODS = (
 )
 SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
 STRATEGIES = ("auto", "ddp", "fsdp2", "chains")
+PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 LIKELIHOODS = ("classification", "regression")
 
 
@@ -101,7 +102,7 @@ class ComputeConfig:
     devices: int = option(1, "processes per machine")
     nodes: int = option(1, "machines")
     strategy: str = option("auto", "auto, ddp, fsdp2; chains: each process its own chains")
-    precision: str = option("32-true", "32-true, 64-true, bf16-mixed, bf16-true or 16-mixed")
+    precision: str = option("32-true", ", ".join(PRECISIONS))
     micro_batches: int | None = option(None, "equal parts of a batch; one per process by default")
     sync_batchnorm: bool = option(False, "batch norm over the whole batch, on GPUs")
     threads: int | None = option(None, "threads of torch; fixed for the life of a run")
@@ -149,6 +150,7 @@ class RunConfig:
         check_choice("output.baseline", self.output.baseline, ("auto", "sgd", "none"))
         check_choice("sampler.fused", self.sampler.fused, ("auto", "yes", "no"))
         check_choice("compute.strategy", self.compute.strategy, STRATEGIES)
+        check_choice("compute.precision", self.compute.precision, PRECISIONS)
         check_count("seed", self.seed, least=0)
         check_count("log_every", self.log_every)
         check_count("schedule.epochs", self.schedule.epochs)

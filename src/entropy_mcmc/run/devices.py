@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.run.config import ComputeConfig, RunConfig
 from entropy_mcmc.run.methods import METHODS
 
@@ -23,17 +23,25 @@ T = TypeVar("T")
 def make_fabric(config: RunConfig) -> Any:
     """A launched Fabric; under `torchrun` the number of processes comes from there."""
     from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     check_precision(config)
     compute = config.compute
     devices, nodes = _processes(compute)
-    fabric = Fabric(
-        accelerator=compute.accelerator,
-        devices=devices,
-        num_nodes=nodes,
-        strategy=_strategy(compute, devices * nodes) if devices * nodes > 1 else "auto",
-        precision=_precision(compute),
-    )
+    strategy = _strategy(compute, devices * nodes) if devices * nodes > 1 else "auto"
+    try:
+        fabric = Fabric(
+            accelerator=compute.accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=_precision(compute),
+        )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise ConfigError(
+            f"compute.accelerator={compute.accelerator!r} with compute.devices={devices} cannot be "
+            f"had here ({error}); --compute.accelerator cpu always can"
+        ) from error
     fabric.launch()
     return fabric
 
@@ -75,6 +83,22 @@ def on_first(fabric: Any, action: Callable[[], T]) -> T | None:
     if failed:
         raise StateError("process 0 stopped before the first step; its own message says why")
     return done
+
+
+@contextmanager
+def loss_explained(fabric: Any, where: Callable[[], str] = str) -> Iterator[None]:
+    """Turn the error of a broken connection into a message that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, EntropyMCMCError) or fabric.world_size == 1:
+            raise
+        raise StateError(
+            f"process {fabric.global_rank} stopped{where()}, most likely because another one "
+            f"failed or was lost or timed out ({error}); look for the message of that one, then "
+            "run the same command again to go on from the last checkpoint, with any number of "
+            "processes"
+        ) from error
 
 
 def check_precision(config: RunConfig) -> None:

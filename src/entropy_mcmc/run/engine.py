@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
-from entropy_mcmc.run.devices import cast, make_fabric, on_first, own_fabric, setup
+from entropy_mcmc.run.devices import (
+    cast,
+    loss_explained,
+    make_fabric,
+    on_first,
+    own_fabric,
+    setup,
+)
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.likelihood import check_labels, check_shapes
 from entropy_mcmc.run.loop import run_chain
@@ -63,8 +71,7 @@ def run(
     fabric = make_fabric(config)
     problem = build_problem(config, model, data, loss)
     config = fill(config, problem.likelihood)
-    lock = on_first(fabric, lambda: folders.lock(folder))
-    try:
+    with loss_explained(fabric), _locked(fabric, folder):
         own = own_fabric(fabric, config)
         network, module = setup(own, problem.model, config.compute)
         _probe(config, problem, own, module)
@@ -73,6 +80,14 @@ def run(
         context = _context(record, folder, own, problem, network, module)
         context = _run_chains(context, fabric)
         return Run(folder, record, problem, context.posterior, fabric.is_global_zero)
+
+
+@contextmanager
+def _locked(fabric: Any, folder: Path) -> Iterator[None]:
+    """The run folder is this run's inside the block; process 0 holds the lock for all."""
+    lock = on_first(fabric, lambda: folders.lock(folder))
+    try:
+        yield
     finally:
         if lock is not None:
             lock.release()

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from entropy_mcmc.errors import EntropyMCMCError, NonFiniteError, StateError
+from entropy_mcmc.errors import NonFiniteError, StateError
 from entropy_mcmc.run.chain import Chain, Context
 from entropy_mcmc.run.checkpoint import newest_step
-from entropy_mcmc.run.devices import without_running_statistics
+from entropy_mcmc.run.devices import loss_explained, without_running_statistics
 from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress
 from entropy_mcmc.run.signals import Interrupted, Interrupts
 
@@ -36,19 +36,12 @@ def run_chain(context: Context, number: int) -> None:
         Interrupts() as interrupts,
     ):
         try:
-            _steps(context, chain, progress, interrupts)
+            with loss_explained(context.fabric, lambda: f" at step {chain.step}"):
+                _steps(context, chain, progress, interrupts)
         except NonFiniteError as error:
             step = newest_step(context.checkpoints(number))
             kept = f"the last good checkpoint, of step {step}, is kept" if step else "none was due"
             raise NonFiniteError(f"{error} ({context.folder}: {kept})") from error
-        except RuntimeError as error:
-            if isinstance(error, EntropyMCMCError) or context.fabric.world_size == 1:
-                raise
-            raise StateError(
-                f"process {context.fabric.global_rank} stopped at step {chain.step}, most likely "
-                f"because another one was lost or timed out ({error}); run the same command again "
-                "to go on from the last checkpoint, with any number of processes"
-            ) from error
 
 
 def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Interrupts) -> None:
