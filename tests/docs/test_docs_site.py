@@ -1,0 +1,107 @@
+"""The site builds without a warning, links and anchors included, and fetches nothing."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="pip install -e .[docs]")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Page(HTMLParser):
+    """Links, fetched addresses and anchors of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.fetched, self.anchors = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        elif found.get("src") or (tag == "link" and found.get("rel") != "canonical"):
+            self.fetched.append(found.get("src") or found.get("href"))
+
+
+def pages(site):
+    return {path: Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+
+
+def test_links_and_anchors_lead_somewhere(site):
+    found = pages(site)
+    assert len(found) > 20
+    checked = 0
+    for path, page in found.items():
+        if path.name == "404.html":
+            continue  # its links are absolute: it is served for any address
+        for link in page.links:
+            if re.match(r"https?:|mailto:", link):
+                continue
+            name, _, anchor = unquote(link).partition("#")
+            target = (path.parent / name).resolve() if name else path
+            target = target / "index.html" if target.is_dir() else target
+            assert target.exists(), f"{path.name} links to {link}"
+            if anchor and target in found and anchor != "__skip":
+                assert anchor in found[target].anchors, f"{path.name} links to {link}"
+            checked += 1
+    assert checked > 500
+
+
+def test_nothing_is_fetched_from_the_network(site):
+    for path, page in pages(site).items():
+        assert not [a for a in page.fetched if re.match(r"(https?:)?//", a)], path.name
+
+
+def test_every_public_name_is_in_the_reference(site):
+    import entropy_mcmc
+
+    text = "".join(path.read_text() for path in (site / "api").glob("*.html"))
+    for name in entropy_mcmc.__all__:
+        value = getattr(entropy_mcmc, name)
+        wanted = value.__module__ + "." + name if hasattr(value, "__module__") else name
+        assert f'id="{wanted}"' in text or (site / "api" / f"{name}.html").exists(), name
+
+
+def test_doctests_become_code(site):
+    text = (site / "api" / "samplers.html").read_text()
+    assert "<blockquote>" not in text
+    assert "math::" not in text
+
+
+def test_fences():
+    path = ROOT / "docs" / "_site" / "docstrings.py"
+    spec = importlib.util.spec_from_file_location("docstrings", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = "Sum.\n\n.. math:: a + b\n\n>>> 1 + 1\n2\n\nEnd."
+    expected = "Sum.\n\n```text\na + b\n```\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEnd."
+    assert module.fenced(text) == expected
+
+
+def test_links_of_the_readme_have_their_anchors():
+    text = (ROOT / "README.md").read_text()
+    for name, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", text):
+        page = (ROOT / name).read_text() if name else text
+        titles = re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+        assert anchor in slugs, f"README links to {name}#{anchor}"
