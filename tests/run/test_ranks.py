@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.folder import lock
+from entropy_mcmc.run.folder import lock, read_existing
 from run.workers import (
     contents,
     finish_ranks,
@@ -47,12 +47,28 @@ def alone(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
-def test_two_ranks_make_the_chain_of_one(tmp_path, alone, strategy):
-    finish_ranks(double_config(tmp_path / "two", strategy=strategy), 2)
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory):
+    """The run of two processes with DDP."""
+    folder = tmp_path_factory.mktemp("spread") / "two"
+    finish_ranks(double_config(folder, strategy="ddp"), 2)
+    return folder
+
+
+def digests(folder):
+    return {folder.with_name(f"{folder.name}.rank{rank}").read_text() for rank in range(2)}
+
+
+def test_two_ranks_make_the_chain_of_one(alone, spread):
+    assert largest_difference(alone, spread) <= 1e-9
+    assert len(digests(spread)) == 1, "replicas differ"
+
+
+def test_shards_make_the_chain_of_one_and_of_ddp(tmp_path, alone, spread):
+    finish_ranks(double_config(tmp_path / "two", strategy="fsdp2"), 2)
     assert largest_difference(alone, tmp_path / "two") <= 1e-9
-    digests = {(tmp_path / f"two.rank{rank}").read_text() for rank in range(2)}
-    assert len(digests) == 1, "replicas differ"
+    assert largest_difference(spread, tmp_path / "two") <= 1e-9
+    assert len(digests(tmp_path / "two")) == 1, "replicas differ"
 
 
 @pytest.mark.parametrize("method", ["sam", "entropy-sgld"])
@@ -143,6 +159,15 @@ def test_chains_go_on_with_one_rank(tmp_path, one_after_another):
         for folder in (tmp_path / "run", one_after_another)
     )
     assert one == two
+
+
+def test_without_a_number_there_is_a_chain_for_each_rank_also_later(tmp_path):
+    config = replace(chains_config(tmp_path / "run", epochs=4), chains=None)
+    finish_ranks(config, 2)
+    before = contents(tmp_path / "run")
+    assert read_existing(tmp_path / "run").config.chains == 2
+    finish_ranks(config, 1)
+    assert contents(tmp_path / "run") == before
 
 
 def test_error_of_one_chain_stops_the_others(tmp_path):

@@ -23,7 +23,8 @@ def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -
     config = replace(config, run_dir=config.folder)
     done = run(config, more_cycles=more_cycles, override=override)
     if _wants_baseline(config):
-        run(baseline_config(config), override=override)
+        chains = done.record.config.chains
+        run(baseline_config(replace(config, chains=chains)), override=override)
     if done.is_main:
         _report(done)
 

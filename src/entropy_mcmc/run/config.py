@@ -130,7 +130,9 @@ class RunConfig:
     run_dir: str | None = option(None, "run folder; runs/DATA-METHOD by default")
     method: str = option("emcmc", "one of " + ", ".join(METHODS))
     seed: int = option(0, "of weights, batches and noise")
-    chains: int | None = option(None, "independent chains; 1, and 4 for ensemble")
+    chains: int | None = option(
+        None, "independent chains; 1, 4 for ensemble, one per process of strategy chains"
+    )
     roles: str = option("both", "samples to keep: theta, guide or both")
     likelihood: str | None = option(None, "classification or regression; from the data if null")
     loss: str | None = option(None, "own loss, module:function (output, target) -> mean")

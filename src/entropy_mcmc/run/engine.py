@@ -112,12 +112,17 @@ def _run_chains(context: Context, fabric: Any) -> Context:
     return context
 
 
-def resolve(config: RunConfig, source: Source, world_size: int) -> tuple[RunConfig, int]:
-    """Fill in what depends on the data; returns the config and the steps of a cycle."""
+def resolve(
+    config: RunConfig, source: Source, world_size: int, chains: int = 1
+) -> tuple[RunConfig, int]:
+    """Fill in what depends on the data; returns the config and the steps of a cycle.
+
+    `world_size` processes share each batch; there are at least `chains` chains by default.
+    """
     length = cycle_steps(config, source.steps)
     config = choose_eta(config, source.num_data, length)
     micro = config.compute.micro_batches or world_size
-    chains = config.chains or METHODS[config.method].chains
+    chains = config.chains or max(chains, METHODS[config.method].chains)
     return with_parts(replace(config, chains=chains), compute={"micro_batches": micro}), length
 
 
@@ -133,11 +138,14 @@ def _settle(
 ) -> Record:
     """The record of this run: the stored one if it is the same, else a new one."""
     old = folders.read(folder)
-    if old is not None and config.compute.micro_batches is None:
+    if old is not None:
         # Fixed by the first start, so that a run can go on with another number of processes.
-        fixed = old.config.compute.micro_batches
+        fixed = config.compute.micro_batches or old.config.compute.micro_batches
         config = with_parts(config, compute={"micro_batches": fixed})
-    config, length = resolve(config, problem.source, world_size)
+        config = replace(config, chains=config.chains or old.config.chains)
+    config, length = resolve(
+        config, problem.source, world_size, chains=fabric.world_size // world_size
+    )
     _check_split(config, world_size)
     names = (
         None if model is not None else config.model.name,
