@@ -54,7 +54,10 @@ def overview_section(runs: Sequence[RunData]) -> Section:
     head = ["run", "method", "networks", *map(arrow, columns), "diagnostics"]
     table = Table("Scores of the whole posterior of each run", head, rows, range(len(runs)))
     content: list[object] = [_switches(runs), table, *map(notice, _remarks(runs))]
-    lead = "Every row is one run; the best value of a column is marked."
+    lead = (
+        "Every row is one run; the best value of a column is marked, the notes say whether the "
+        "lead is clear."
+    ) + (" AUROC: strange inputs recognised, mean over the sets." if "auroc" in columns else "")
     return Section("overview", "At a glance", lead, content)
 
 
@@ -76,7 +79,8 @@ def _marked(name: str, value: float | None, all_values: Sequence[float | None]) 
 def _switches(runs: Sequence[RunData]) -> Markup:
     boxes = "".join(
         f'<label class="s{i % 8}"><input type="checkbox" data-switch="{i}" checked> '
-        f'<span class="dot" aria-hidden="true"></span>{safe(run.name)}</label>'
+        f'<span class="dot" aria-hidden="true"></span>{safe(run.name)} · '
+        f"{safe(method_name(run.method))}</label>"
         for i, run in enumerate(runs)
     )
     return Markup(f'<fieldset class="switches"><legend>Runs shown</legend>{boxes}</fieldset>')
