@@ -1,6 +1,7 @@
 """The table and the figures: the same numbers as the single measures."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,11 +51,37 @@ def test_rows_equal_the_single_measures(compared):
 
 def test_table_and_records(compared):
     _, _, comparison = compared
-    lines = str(comparison).splitlines()
-    assert len(lines) == 3
-    assert lines[0].split()[0] == "name"
-    assert len({len(line) for line in lines}) == 1
+    text = str(comparison)
+    lines = text.splitlines()
+    assert lines[0].split() == ["theta", "guide"]
+    row = comparison.rows[1]
+    (trace,) = [line for line in lines if line.startswith("Hessian, trace")]
+    assert trace.endswith(f"{row.trace:.4g} ± {row.trace_error:.2g}")
+    (rise,) = [line for line in lines if "random directions at 1" in line]
+    assert rise.split()[-1] == f"{row.rise:.4g}"
+    assert "Loss and Fisher: 20 training rows; the rest: a fixed 8 of them" in text
     assert [r["name"] for r in json.loads(json.dumps(comparison.records()))] == ["theta", "guide"]
+
+
+def test_a_measure_that_was_not_made_is_no_line(plain):
+    state = plain.model.state_dict()
+    found = flatness.compare(
+        plain.model, plain.loss, plain.data, {"theta": state}, settings=SETTINGS
+    )
+    assert "test error" not in str(found)
+
+
+def test_batches_and_test_rows_change_only_the_work(problem):
+    """Small Hessian batches give the same numbers; the error of the row uses the whole test set."""
+    state = {k: v.clone() for k, v in problem.model.state_dict().items()}
+    args = (problem.model, problem.loss, problem.data, {"theta": state})
+    whole = flatness.compare(*args, test=problem.data, settings=SETTINGS).rows[0]
+    small = replace(SETTINGS, batch=3, test_rows=5)
+    cut = flatness.compare(*args, test=problem.data, settings=small)
+    assert cut.rows[0].trace == pytest.approx(whole.trace, rel=1e-5)
+    assert cut.rows[0].test_error == whole.test_error
+    errors = cut.measured["theta"].interpolation.error
+    np.testing.assert_allclose(errors * 5, np.round(errors * 5), atol=1e-5)
 
 
 def test_figures_are_written(compared, tmp_path):
@@ -77,6 +104,11 @@ def test_surface_figure_draws_points_and_samples(plain, tmp_path):
     drawn = [line.get_xydata() for line in figure.axes[0].lines]
     np.testing.assert_allclose(drawn[0], surface.points)
     np.testing.assert_allclose(drawn[1], surface.samples)
+    # As wide as high beyond the points: a margin of 30 % of the larger extent.
+    corners = np.concatenate([surface.points, surface.samples])
+    extra = 0.3 * np.ptp(corners, axis=0).max()
+    for axis, values in ((surface.x, corners[:, 0]), (surface.y, corners[:, 1])):
+        np.testing.assert_allclose(axis[[0, -1]], [values.min() - extra, values.max() + extra])
 
 
 def test_subset_is_fixed_by_its_seed(plain):

@@ -4,10 +4,13 @@ import json
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
+from entropy_mcmc import flatness
 from entropy_mcmc.cli import main
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness import Settings
+from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.evaluate import load_run
@@ -32,9 +35,39 @@ def test_roles_and_methods_side_by_side(runs, tmp_path, capsys):
     assert names == ["emcmc:emcmc theta", "emcmc:emcmc guide", "sgd:sgd theta"]
     written = json.loads((tmp_path / "out/flatness.json").read_text())
     assert [row["name"] for row in written] == names
-    for figure in ("fisher", "density", "interpolation"):
+    for figure in ("fisher", "density", "interpolation", "between"):
         assert (tmp_path / f"out/{figure}.png").read_bytes().startswith(b"\x89PNG")
-    assert "top_eigenvalue" in capsys.readouterr().out
+    assert "Hessian, largest eigenvalue" in capsys.readouterr().out
+
+
+def test_the_line_from_theta_to_its_guide(runs, tmp_path, monkeypatch):
+    """Its ends are the stored samples, with batch-norm statistics of the subset at each."""
+    drawn = {}
+    monkeypatch.setattr(flatness, "between_figure", lambda lines: drawn.update(lines) or Figure())
+    flatness_command([str(runs / "emcmc")], subset=32, output=str(tmp_path), settings=SMALL)
+    (line,) = drawn.values()
+    assert line.batchnorm == "refreshed at every point"
+    loaded = load_run(runs / "emcmc")
+    train = loaded.problem.train
+    x, y = flatness.subset((train.normalise(train.inputs), train.targets), 32)
+    for fraction, role in ((0.0, "theta"), (1.0, "guide")):
+        index = max(i for i, found in enumerate(loaded.posterior.roles) if found == role)
+        model = loaded.posterior.load(index)
+        refresh_batchnorm(model, [x])
+        with torch.no_grad():
+            loss = torch.nn.functional.cross_entropy(model.eval()(x), y).item()
+        place = flatness.BEYOND.index(fraction)
+        assert line.loss[0, place] == pytest.approx(loss, rel=1e-5)
+
+
+def test_the_surface_is_drawn_on_demand(runs, tmp_path):
+    with pytest.raises(ConfigError, match="needs 3 samples of one role"):
+        flatness_command([str(runs / "sgd")], output=str(tmp_path), surface=True, settings=SMALL)
+    config = tiny_config(tmp_path / "more", "emcmc", epochs=8, cycles=3)
+    run(config)
+    out = tmp_path / "out"
+    flatness_command([config.run_dir], subset=16, output=str(out), surface=True, settings=SMALL)
+    assert (out / "surface.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):

@@ -8,6 +8,8 @@ random takes a seed, and the model is left as it was.
 from entropy_mcmc.flatness.compare import Comparison, Row, Settings, compare
 from entropy_mcmc.flatness.entropy import LocalEntropy, local_entropy
 from entropy_mcmc.flatness.figures import (
+    BEYOND,
+    between_figure,
     density_figure,
     fisher_figure,
     fisher_histogram,
@@ -36,6 +38,7 @@ from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
 from entropy_mcmc.flatness.surface import Surface, loss_surface
 
 __all__ = [
+    "BEYOND",
     "Comparison",
     "FisherDiagonal",
     "Interpolation",
@@ -46,6 +49,7 @@ __all__ = [
     "SpectralDensity",
     "Surface",
     "TraceEstimate",
+    "between_figure",
     "classification_error",
     "compare",
     "density_figure",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,13 @@ def batches(data: Data, device: torch.device, size: int = _BATCH) -> Iterator[Ba
             yield part[0].to(device), part[1].to(device)
 
 
+def is_pair(data: Data) -> TypeGuard[Batch]:
+    """Whether the data are (x, y) tensors, and not an iterable of batches."""
+    return isinstance(data, (tuple, list)) and len(data) == 2 and all(map(torch.is_tensor, data))
+
+
 def _source(data: Data) -> Iterable[Batch]:
-    if isinstance(data, (tuple, list)) and len(data) == 2 and all(map(torch.is_tensor, data)):
+    if is_pair(data):
         if len(data[0]) != len(data[1]):
             raise ConfigError(
                 f"x and y must be equally long, got {len(data[0])} and {len(data[1])}"

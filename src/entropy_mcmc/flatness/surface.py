@@ -57,7 +57,7 @@ def loss_surface(
     margin: float = 0.3,
     refresh: Refresh = "fixed",
 ) -> Surface:
-    """Loss on the plane through three states, `margin` of its extent beyond them on each side.
+    """Loss on the plane through three states, `margin` of the larger extent beyond them all around.
 
     With `refresh="fixed"` the buffers are those of the first point everywhere.
     """
@@ -67,7 +67,10 @@ def loss_surface(
     named = samples or {}
     origin, axes, corners = _plane([state_vector(model, p) for p in points])
     placed, residuals = _project([state_vector(model, s) for s in named.values()], origin, axes)
-    x, y = (_axis(np.append(corners[:, i], placed[:, i]), margin, resolution) for i in (0, 1))
+    shown = np.concatenate([corners, placed])
+    # The same margin on all sides, so that three points almost on a line leave no thin strip.
+    extra = check_not_negative("margin", margin) * float(np.ptp(shown, axis=0).max())
+    x, y = (_axis(shown[:, i], extra, resolution) for i in (0, 1))
     with restoring(model):
         load(model, points[0])
         values = [_loss_at(model, loss, data, origin, axes, (a, b), refresh) for b in y for a in x]
@@ -97,8 +100,7 @@ def _project(states: list[Tensor], origin: Tensor, axes: Tensor) -> tuple[Array,
     return np.asarray(placed.double().cpu()), np.asarray(residuals.double().cpu())
 
 
-def _axis(values: Array, margin: float, resolution: int) -> Array:
-    extra = check_not_negative("margin", margin) * float(np.ptp(values))
+def _axis(values: Array, extra: float, resolution: int) -> Array:
     return np.linspace(values.min() - extra, values.max() + extra, resolution)
 
 

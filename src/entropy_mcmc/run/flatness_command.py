@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from entropy_mcmc import flatness
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.evaluate import load_run
 
 Rows = tuple[Tensor, Tensor]
+State = Mapping[str, Tensor]
+RESOLUTION = 15  # of the surface: 225 losses
+REFRESH_ROWS = 125
 Settings = flatness.Settings
 
 
@@ -24,12 +30,22 @@ def flatness_command(
     subset: int = 500,
     output: str | None = None,
     device: str = "cpu",
+    surface: bool = False,
     settings: Settings | None = None,
 ) -> flatness.Comparison:
     """Compare runs of one model on one training set; writes a table, JSON and figures.
 
     The Fisher diagonal uses all training rows as the network sees them without augmentation; the
-    Hessian, the sharpness and the interpolation use a fixed random `subset`.
+    Hessian, the sharpness, the lines and the surface use a fixed random `subset`. On the line
+    from θ to its guide and on the surface, batch-norm statistics are taken anew at every point.
+
+    Args:
+        folders: Run folders.
+        subset: Training rows for all but the Fisher diagonal and the loss.
+        output: Folder to write; else `flatness` in the first run folder.
+        device: Where to compute.
+        surface: Also draw the loss on the plane through three samples, which takes longer.
+        settings: How much work is done.
     """
     runs = [load_run(folder, device) for folder in folders]
     first = runs[0]
@@ -41,18 +57,85 @@ def flatness_command(
             "use entropy_mcmc.flatness.compare in a program of your own"
         )
     states = {name: state for run in runs for name, state in _states(run, len(runs) > 1).items()}
-    classify = first.problem.likelihood == "classification"
+    few = flatness.subset(train, min(subset, len(train[0])))
+    test = test if first.problem.likelihood == "classification" else None
+    network, loss = first.problem.model, first.problem.loss
     comparison = flatness.compare(
-        first.problem.model,
-        first.problem.loss,
-        train,
-        states,
-        hessian_data=flatness.subset(train, min(subset, len(train[0]))),
-        test=test if classify else None,
-        settings=settings,
+        network, loss, train, states, hessian_data=few, test=test, settings=settings
     )
-    _write(comparison, Path(output) if output else first.folder / "flatness")
+    scene = _Scene(network, loss, few, test, settings or Settings())
+    extra = _pairs(scene, states) | (_surface(scene, runs) if surface else {})
+    _write(comparison, Path(output) if output else first.folder / "flatness", extra)
     return comparison
+
+
+class _Scene(NamedTuple):
+    """Where lines and surfaces are drawn."""
+
+    model: nn.Module
+    loss: Any
+    few: Rows
+    test: Rows | None
+    settings: Settings
+
+    def refresh(self, model: nn.Module) -> None:
+        """Batch-norm statistics of the weights at this point, on the subset."""
+        refresh_batchnorm(model, torch.split(self.few[0], REFRESH_ROWS))
+
+
+def _pairs(scene: _Scene, states: Mapping[str, State]) -> dict[str, Any]:
+    """The figure of the lines from each θ to its guide, if there is one."""
+    lines = {}
+    test = None if scene.test is None else _spaced(scene.test, scene.settings.test_rows)
+    for name, state in states.items():
+        guide = states.get(f"{name.removesuffix(' theta')} guide")
+        if name.endswith(" theta") and guide is not None:
+            lines[name.removesuffix(" theta")] = flatness.interpolate_between(
+                scene.model,
+                scene.loss,
+                scene.few,
+                state,
+                guide,
+                fractions=flatness.BEYOND,
+                test=test,
+                refresh=scene.refresh,
+            )
+    return {"between": flatness.between_figure(lines)} if lines else {}
+
+
+def _surface(scene: _Scene, runs: Sequence[Run]) -> dict[str, Any]:
+    """The loss on the plane through the first, middle and last sample of one role of a run."""
+    for run in runs:
+        role = run.posterior.roles[0]
+        chosen = [i for i, found in enumerate(run.posterior.roles) if found == role]
+        if len(chosen) < 3:
+            continue
+        points = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
+        others = [i for i in range(len(run.posterior)) if i not in points]
+        found = flatness.loss_surface(
+            scene.model,
+            scene.loss,
+            scene.few,
+            [run.posterior[i] for i in points],
+            samples={_sample_name(run, i): run.posterior[i] for i in others},
+            resolution=RESOLUTION,
+            refresh=scene.refresh,
+        )
+        return {"surface": flatness.surface_figure(found)}
+    raise ConfigError(
+        f"a surface needs 3 samples of one role in a run, got {[len(r.posterior) for r in runs]}; "
+        "leave --surface out, or sample more"
+    )
+
+
+def _sample_name(run: Run, index: int) -> str:
+    sample = run.posterior.samples[index]
+    return f"{sample.role} {sample.step}"
+
+
+def _spaced(rows: Rows, count: int) -> Rows:
+    chosen = torch.linspace(0, len(rows[0]) - 1, min(count, len(rows[0]))).long()
+    return rows[0][chosen], rows[1][chosen]
 
 
 def _states(run: Run, several: bool) -> dict[str, dict[str, Tensor]]:
@@ -83,8 +166,8 @@ def _rows(run: Run, part: object) -> Rows | None:
     return inputs.to(dtype), part.targets
 
 
-def _write(comparison: flatness.Comparison, folder: Path) -> None:
-    paths = flatness.save_figures(comparison, folder)
+def _write(comparison: flatness.Comparison, folder: Path, extra: Mapping[str, Any]) -> None:
+    paths = flatness.save_figures(comparison, folder, extra)
     table = folder / "flatness.json"
     table.write_text(json.dumps(comparison.records(), indent=1), encoding="utf-8")
     print(comparison)

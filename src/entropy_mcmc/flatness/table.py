@@ -1,0 +1,56 @@
+"""The comparison as text: one line per measure, one column per state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the labels of the table say: numbers of rows, and distances."""
+
+    data: int = 0
+    hessian: int = 0
+    rho: float = 0.0
+    distance: float = 0.0
+
+
+def table(records: Sequence[Record], sizes: Sizes) -> str:
+    """All measures of all states; the smaller, the flatter."""
+    lines = [["", *(str(record["name"]) for record in records)]]
+    for label, cells in _lines(records, sizes):
+        lines.append([label, *cells])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    ]
+    note = (
+        f"Smaller is flatter. Loss and Fisher: {sizes.data} training rows; the rest: a fixed "
+        f"{sizes.hessian} of them.\nBatch norm as stored with each sample. \u00b1: standard error "
+        "over the probes."
+    )
+    return "\n".join([*text, note])
+
+
+def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]]]:
+    traces = [f"{r['trace']:.4g} \u00b1 {r['trace_error']:.2g}" for r in records]
+    found = [
+        ("training loss", _cells(records, "loss")),
+        ("test error", _cells(records, "test_error")),
+        ("Fisher diagonal, mean", _cells(records, "fisher_mean")),
+        ("Fisher diagonal, largest", _cells(records, "fisher_max")),
+        ("Hessian, largest eigenvalue", _cells(records, "top_eigenvalue")),
+        ("Hessian, trace", traces),
+        (f"rise of the loss, worst within {sizes.rho:g} (SAM)", _cells(records, "sharpness")),
+        (f"rise of the loss, random directions at {sizes.distance:g}", _cells(records, "rise")),
+    ]
+    return [line for line in found if any(line[1])]
+
+
+def _cells(records: Sequence[Record], name: str) -> list[str]:
+    return ["" if r[name] is None else f"{r[name]:.4g}" for r in records]
