@@ -14,6 +14,11 @@ from entropy_mcmc.reproduce.scale import SCALES
 def main(argv: list[str]) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(argv)
+    if options.page:
+        from entropy_mcmc.reproduce import page
+
+        page.write(Path(options.page), Path(options.results), options.scale)
+        return 0
     if options.list or not options.items:
         return _list()
     if options.workers > 1:
@@ -46,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", help="data folder; else EMCMC_DATA")
     parser.add_argument("--workers", type=int, default=1, help="processes side by side")
     parser.add_argument("--show", action="store_true", help="show what is there, compute nothing")
+    parser.add_argument("--page", metavar="FILE", help="write the page of all finished items")
     return parser
 
 

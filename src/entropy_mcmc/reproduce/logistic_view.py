@@ -27,6 +27,8 @@ def job_name(method: str) -> str:
 def show(results: Results, scale: str) -> Outcome:
     """What every method reached, per gradient and per iteration."""
     found = {m: results[job_name(m)] for m in METHODS if job_name(m) in results}
+    if not found:
+        return Outcome([], [], [])
     columns = [
         *("method", "mean train NLL by gradient", "by iteration", "last train NLL"),
         *("last test accuracy %", "averaged test accuracy %", "averaged test NLL", "step sizes"),
@@ -37,7 +39,7 @@ def show(results: Results, scale: str) -> Outcome:
         rows,
         _verdicts(found) if len(found) == len(METHODS) else [],
         {"logistic": lambda path: draw(path, found)},
-        _notes(next(iter(found.values()))) if found else [],
+        _notes(next(iter(found.values()))),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.reproduce import search
 from entropy_mcmc.reproduce.items import MODULES, Outcome, item, results
-from entropy_mcmc.reproduce.jobs import Place, run_all
+from entropy_mcmc.reproduce.jobs import Job, Place, ordered, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES
 from entropy_mcmc.reproduce.scale import scale
 from entropy_mcmc.reproduce.text import markdown, show
@@ -53,12 +55,28 @@ def _make(name: str, size: str, place: Place, show_only: bool) -> None:
     if not show_only:
         run_all(jobs, place, _say)
     outcome = found.show(results(jobs, place), size)
-    write(name, outcome, place)
+    write(name, outcome, place, provenance(jobs, place))
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
 
 
-def write(name: str, outcome: Outcome, place: Place) -> None:
-    """Keep the outcome as JSON, markdown and pictures."""
+def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:
+    """How many runs an outcome is made of, their time, and the versions that made them."""
+    files = [place.result_file(job.name) for job in ordered(jobs)]
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()]
+    versions: dict[str, set[str]] = {}
+    for each in stored:
+        for name, version in each["versions"].items():
+            versions.setdefault(name, set()).add(version)
+    return {
+        "runs": len(stored),
+        "wanted_runs": len(files),
+        "seconds": round(sum(each["seconds"] for each in stored), 1),
+        "versions": {name: sorted(found) for name, found in sorted(versions.items())},
+    }
+
+
+def write(name: str, outcome: Outcome, place: Place, made_of: Mapping[str, Any]) -> None:
+    """Keep the outcome as JSON, markdown and pictures, with its `provenance`."""
     folder = place.results / "items"
     folder.mkdir(parents=True, exist_ok=True)
     content = {
@@ -66,7 +84,8 @@ def write(name: str, outcome: Outcome, place: Place) -> None:
         "rows": outcome.rows,
         "verdicts": [vars(verdict) for verdict in outcome.verdicts],
         "notes": outcome.notes,
-        "figures": sorted(outcome.figures),
+        "figures": list(outcome.figures),
+        **made_of,
     }
     with atomic(folder / f"{name}.json") as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")

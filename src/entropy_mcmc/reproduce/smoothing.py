@@ -50,6 +50,8 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 
 def show(results: Results, scale: str) -> Outcome:
     """Table by η, figure, and what the paper says of it."""
+    if NAME not in results:
+        return Outcome([], [], [])
     rows = results[NAME]["by_eta"]
     columns = [
         *("η", "peak ratio sharp : flat", "density at the sharp mode", "at the flat mode"),

@@ -109,6 +109,8 @@ def _error(values: Tensor) -> float:
 
 def show(results: Results, scale: str) -> Outcome:
     """Fractions by start, the long run, trajectories and verdicts."""
+    if not {SHORT, LONG} <= set(results):
+        return Outcome([], [], [])
     short, long = results[SHORT]["starts"], results[LONG]["starts"][0]
     columns = ["start", "iterations", "chains", *KINDS.values()]
     rows = [*(_row(found, "") for found in short), _row(long, "late_")]

@@ -28,6 +28,8 @@ def show(results: Results, scale: str) -> Outcome:
         for t in tables
     }
     whole = {table: by for table, by in found.items() if len(by) == len(METHODS)}
+    if not whole:
+        return Outcome([], [], [])
     rows = [
         [table, label, *(_cell(by[m], score) for m in METHODS)]
         for score, label in SCORES.items()
@@ -36,8 +38,8 @@ def show(results: Results, scale: str) -> Outcome:
     return Outcome(
         ["table", "score", *METHODS.values()],
         rows,
-        [_verdict(whole, other) for other in ("sgld", "sgd", "ensemble")] if whole else [],
-        {"uci": lambda path: draw(path, whole)} if whole else {},
+        [_verdict(whole, other) for other in ("sgld", "sgd", "ensemble")],
+        {"uci": lambda path: draw(path, whole)},
         _notes(whole),
     )
 
