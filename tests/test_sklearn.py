@@ -21,6 +21,7 @@ from entropy_mcmc.sklearn.base import automatic_steps, moments
 from entropy_mcmc.sklearn.selection import CANDIDATES, FALLBACK
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
+QUICK |= {"lr": 1.0, "momentum": 0.9}  # settles in few steps
 
 
 def wave(rows=120, noise=0.1, seed=0):
@@ -52,7 +53,7 @@ def test_grid_search_in_a_pipeline():
 
 def test_cross_validation_of_a_clone():
     x, y = wave()
-    model = clone(EntropyMCMCRegressor(**QUICK, lr=0.5))
+    model = clone(EntropyMCMCRegressor(**QUICK | {"lr": 0.5}))
     assert model.lr == 0.5
     assert cross_val_score(model, x, y, cv=2).mean() > 0.5
 

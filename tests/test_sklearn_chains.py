@@ -11,7 +11,7 @@ from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
 from entropy_mcmc.sklearn.mixture import mixture_quantiles
 from entropy_mcmc.sklearn.network import ACTIVATIONS, draw_networks, forward
 from entropy_mcmc.sklearn.noise import GRID, HeldOutNoise, grouped, log_likelihoods, noise_variances
-from entropy_mcmc.sklearn.sampling import LEAST_LR, Draws, Plan, row_numbers, run
+from entropy_mcmc.sklearn.sampling import Draws, Plan, row_numbers, run
 from entropy_mcmc.sklearn.selection import folds, held_out_nll
 
 PLAN = Plan(
@@ -101,7 +101,7 @@ def test_run_is_the_rule_of_the_paper_on_the_posterior_energy():
         decay = heats[chain] / (9 * priors[chain])
         eta = PLAN.horizon * PLAN.lr / 9
         for step in range(PLAN.steps):
-            fall = LEAST_LR + (1 - LEAST_LR) * (1 + math.cos(math.pi * step / PLAN.steps)) / 2
+            fall = 0.05 + (1 - 0.05) * (1 + math.cos(math.pi * step / PLAN.steps)) / 2
             lr = PLAN.lr * fall
             keep = PLAN.momentum * math.sqrt(lr / (last or lr))
             kick = torch.sqrt(2 * lr * heats[chain] * (1 - PLAN.momentum) / 9)

@@ -33,6 +33,9 @@ Result = TypeVar("Result")
 LikelihoodMaker = Callable[[], Likelihood]
 
 ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the lr
+# Rows above which mini-batches, not the posterior, heat the chains until the lr is small: their
+# heat is about lr·rows/(2·batch) times that of the posterior.
+LARGE_TABLE = 5000
 UNDECIDED = 1.0  # prior variance of a plan until the rows have chosen one
 CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
 
@@ -54,7 +57,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         guide_horizon: float = 50.0,
         temperature: float = 1.0,
         prior_variance: float | str = "auto",
-        burn_in: float = 0.5,
+        burn_in: float | str = "auto",
         roles: str = "theta",
         random_state: Any = None,
     ) -> None:
@@ -94,6 +97,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             return UNDECIDED
         return check_positive("prior_variance", self.prior_variance, remedy='or pass "auto"')
 
+    def _fixed_burn_in(self, rows: int) -> float:
+        if self.burn_in == "auto":
+            return 0.8 if rows > LARGE_TABLE else 0.5
+        return check_fraction("burn_in", self.burn_in)
+
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
         rows, features = shape
         hidden = tuple(check_count("hidden_layer_sizes", h) for h in self.hidden_layer_sizes)
@@ -112,9 +120,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             horizon=check_positive("guide_horizon", self.guide_horizon),
             temperature=check_not_negative("temperature", self.temperature),
             prior_variance=self._fixed_prior(),
-            burn_in=check_fraction("burn_in", self.burn_in),
+            burn_in=self._fixed_burn_in(rows),
             roles=self.roles,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            least_lr=0.01 if rows > LARGE_TABLE else 0.05,
         )
         room = plan.steps - math.ceil(plan.burn_in * plan.steps)
         if plan.samples > room:

@@ -25,7 +25,6 @@ CANDIDATES = (0.3, 1.0, 3.0)
 TWINS = 2  # chains of a candidate on a fold
 SAMPLES = 8
 LEAST_ROWS = 15
-MOST_ROWS = 5000  # above, the noise is learned well without a pilot
 MOST_HELD_OUT = 400  # rows judged in a fold
 EVERY = 5  # steps between two looks at the held-out rows
 RATE = 0.1  # of the way, in the logarithm, that the heat goes at a look

@@ -25,7 +25,6 @@ from entropy_mcmc.sklearn.network import draw_networks, forward
 Floats = npt.NDArray[np.float32]
 Watch = Callable[[int, Sequence[Tensor]], None]
 
-LEAST_LR = 0.05  # of the first lr: a chain that stands still gives the same sample again
 CHECK_EVERY = 50  # steps between two looks for a chain that diverged
 
 
@@ -47,6 +46,7 @@ class Plan:
     burn_in: float
     roles: str
     seed: int
+    least_lr: float = 0.05  # of the first lr: a chain that stands still gives the same again
 
     def is_due(self, step: int) -> bool:
         """Whether the state after this step is kept: evenly spaced, the last one included."""
@@ -58,7 +58,7 @@ class Plan:
     def lr_at(self, step: int) -> float:
         """The learning rate falls by a cosine, to a small share of the first."""
         wave = 0.5 * (1 + math.cos(math.pi * step / self.steps))
-        return self.lr * (LEAST_LR + (1 - LEAST_LR) * wave)
+        return self.lr * (self.least_lr + (1 - self.least_lr) * wave)
 
 
 @dataclass(frozen=True)
