@@ -163,6 +163,9 @@ def _flatness() -> Any:
     parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
     parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
     parser.add_argument("-o", "--output", type=str | None, default=None, help="folder to write")
+    parser.add_argument(
+        "--surface", action="store_true", help="also draw the loss on a plane through three samples"
+    )
     parser.add_argument("--device", type=str, default="cpu", help="where to compute")
     return parser
 

@@ -69,6 +69,7 @@ Fisher information, Hessian, sharpness and interpolation at the last θ and guid
 one table and figures.
 
   --subset N                 training rows for all but the Fisher information
+  --surface                  also draw the loss on a plane through three samples
   -o FOLDER                  where to write; RUN/flatness by default
 
 example: emcmc flatness runs/digits-emcmc runs/digits-sgld
