@@ -63,7 +63,8 @@ def _no_reading(thermometer: Thermometer) -> Advice:
         f"{RELAXED:g} to reach its law; {smaller}, or make the noisy part longer (a smaller "
         f"burn_in, more steps) or its lr larger"
     )
-    return Advice("warning", text)
+    # Nothing is known to be wrong: short cycles with a cosine never last long enough.
+    return Advice("note", text)
 
 
 def on_temperature(verdict: Verdict, temperature: float) -> list[Advice]:
