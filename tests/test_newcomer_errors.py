@@ -331,7 +331,9 @@ def _(folder):
 @mistake("a network that ends with a softmax")
 def _(folder):
     model = nn.Sequential(network(), nn.Softmax(1))
-    text = warned(lambda: collected(folder / "a", model).predict_proba(X))
+    posterior = collected(folder / "a", model)
+    text = warned(lambda: posterior.predict_proba(X))  # samples side by side
+    assert text == warned(lambda: posterior.predict_proba(X, vectorize=False))
     fine = collected(folder / "b", model, output=torch.log).predict_proba(X)
     torch.testing.assert_close(fine, model(X).detach())
     return text

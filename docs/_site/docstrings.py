@@ -21,15 +21,6 @@ class Fences(griffe.Extension):
 
 
 def fenced(text: str) -> str:
-    """A docstring with its doctests and formulas in fences.
-
-    >>> print(fenced("Add.\\n\\n>>> 1 + 1\\n2"))
-    Add.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    """
+    """A docstring with its doctests and formulas in fences."""
     text = MATH.sub(lambda found: f"```text\n{found[1].strip()}\n```\n", text)
     return DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", text)

@@ -94,7 +94,7 @@ def test_fences():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     text = "Sum.\n\n.. math:: a + b\n\n>>> 1 + 1\n2\n\nEnd."
-    expected = "Sum.\n\n```text\na + b\n```\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEnd."
+    expected = "Sum.\n\n```text\na + b\n```\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEnd."
     assert module.fenced(text) == expected
 
 
@@ -102,6 +102,6 @@ def test_links_of_the_readme_have_their_anchors():
     text = (ROOT / "README.md").read_text()
     for name, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", text):
         page = (ROOT / name).read_text() if name else text
-        titles = re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)
-        slugs = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+        titles = [t.lower() for t in re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)]
+        slugs = {re.sub(r"[^\w -]", "", title).strip().replace(" ", "-") for title in titles}
         assert anchor in slugs, f"README links to {name}#{anchor}"
