@@ -1,8 +1,9 @@
-"""Tables: NLL against a tuned MLPClassifier, and coverage of 95 % intervals on UCI regression.
+"""Tables: NLL against a tuned MLPClassifier, coverage of 95 % intervals on UCI and made tables.
 
     python benchmarks/tables.py uci --splits 5            # needs EMCMC_DATA, the folder of data
     python benchmarks/tables.py classification --splits 5
     python benchmarks/tables.py mlp --splits 5            # the tuned MLPClassifier: slow
+    python benchmarks/tables.py synthetic --splits 2      # tables with known noise
     python benchmarks/tables.py render                    # results/tables/*.json → docs/tables.md
 
 Each fit is one JSON file; a file that exists is not made again, so a stopped run goes on.
@@ -20,30 +21,24 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tables_page import BUNDLED, LEVEL, MADE, PAGE, RESULTS, ROOT, TRIALS, UCI, render
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results" / "tables"
-PAGE = ROOT / "docs" / "tables.md"
-UCI = ("yacht", "boston", "energy", "concrete", "wine-red", "kin8nm", "power", "naval", "protein")
-BUNDLED = ("iris", "wine", "breast_cancer", "digits")
-TRIALS = 20
-LEVEL = 0.95
+MADE_TEST_ROWS = 2000
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("uci", "classification", "mlp", "render"))
+    parser.add_argument("part", choices=(*PARTS, "render"))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--sets", nargs="+", default=None)
     options = parser.parse_args(arguments)
     if options.part != "render":
-        measure = {"uci": uci, "classification": classification, "mlp": mlp}[options.part]
+        measure, sets = PARTS[options.part]
         for split in range(options.splits):
-            for name in options.sets or (UCI if measure is uci else BUNDLED):
+            for name in options.sets or sets:
                 once(options.part, measure, name, split)
     PAGE.write_text(render())
 
@@ -71,18 +66,40 @@ def once(part: str, measure: Callable[[str, int], dict[str, Any]], name: str, sp
 
 def uci(name: str, split: int) -> dict[str, Any]:
     """Fit on the training rows of a standard split, judge on its test rows."""
-    from scipy.stats import norm
-
     from entropy_mcmc import data
-    from entropy_mcmc.sklearn import EntropyMCMCRegressor
 
     folder = os.environ["EMCMC_DATA"]
     parts = [
         data.load(f"uci-{name}", folder=folder, split=s, index=split) for s in ("train", "test")
     ]
-    (x, y), (x_test, y_test) = ((p.inputs.double().numpy(), p.targets.numpy()) for p in parts)
+    train, test = ((p.inputs.double().numpy(), p.targets.numpy()) for p in parts)
+    return judged_regression(train, test, split)
+
+
+def synthetic(name: str, split: int) -> dict[str, Any]:
+    """A table with known noise: five normal inputs, three of which matter."""
+    rows, kind, noise = name.split("-")
+    draws = np.random.default_rng(1000 + split)
+    x = draws.standard_normal((int(rows) + MADE_TEST_ROWS, 5))
+    straight = x[:, 0] - 0.5 * x[:, 1] + 0.3 * x[:, 2]
+    curved = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2]
+    signal = straight if kind == "linear" else curved
+    true_noise = float(noise) * float(signal.std())
+    y = signal + true_noise * draws.standard_normal(len(x))
+    train, test = (x[: int(rows)], y[: int(rows)]), (x[int(rows) :], y[int(rows) :])
+    found = judged_regression(train, test, split)
+    return found | {"noise_ratio": found["noise_std"] / true_noise, "true_noise": true_noise}
+
+
+def judged_regression(train: Any, test: Any, seed: int) -> dict[str, Any]:
+    """Fit with defaults; coverage, width, RMSE and NLL on the test rows."""
+    from scipy.stats import norm
+
+    from entropy_mcmc.sklearn import EntropyMCMCRegressor
+
+    (x, y), (x_test, y_test) = train, test
     start = time.process_time()
-    model = EntropyMCMCRegressor(random_state=split).fit(x, y)
+    model = EntropyMCMCRegressor(random_state=seed).fit(x, y)
     seconds = time.process_time() - start
     low, high = model.predict_interval(x_test, level=LEVEL).T
     means, noise = model.sample_predictions(x_test), model.noise_std_[:, None]
@@ -96,6 +113,10 @@ def uci(name: str, split: int) -> dict[str, Any]:
         "rmse": float(np.sqrt(np.mean((means.mean(axis=0) - y_test) ** 2))),
         "target_std": float(y.std()),
         "nll": float(-logs.mean()),
+        "noise_std": float(np.sqrt(np.mean(noise**2))),
+        "prior_variance": model.prior_variance_,
+        "lr": model.lr_,
+        "steps": model.n_steps_,
         "cpu_seconds": seconds,
         "config": described(model),
     }
@@ -194,113 +215,12 @@ def commit() -> str:
     return last.stdout.strip() + (" and changes" if changed.returncode else "")
 
 
-def records(part: str, name: str) -> list[dict[str, Any]]:
-    return [json.loads(f.read_text()) for f in sorted(RESULTS.glob(f"{part}-{name}-[0-9]*.json"))]
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    """Mean ± standard error over splits; no error from a single split."""
-    mean = f"{np.mean(values):.{digits}f}"
-    if len(values) < 2:
-        return mean
-    return f"{mean} ± {np.std(values, ddof=1) / math.sqrt(len(values)):.{digits}f}"
-
-
-def render() -> str:
-    return "\n\n".join([HEAD, classification_table(), UCI_TEXT, uci_table(), TAIL]) + "\n"
-
-
-def classification_table() -> str:
-    rows = [
-        "| set | training rows | splits | NLL | tuned MLPClassifier | difference | accuracy "
-        "| tuned MLPClassifier | verdict |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name in BUNDLED:
-        pairs = paired(records("classification", name), records("mlp", name))
-        if not pairs:
-            rows.append(f"| {name} | | 0 | not run | | | | | |")
-            continue
-        found = [ours for ours, _ in pairs]
-        nll, other = ([pair[i]["nll"] for pair in pairs] for i in (0, 1))
-        right, other_right = ([pair[i]["accuracy"] for pair in pairs] for i in (0, 1))
-        gaps = [a - b for a, b in zip(nll, other, strict=True)]
-        rows.append(
-            f"| {name} | {found[0]['train_rows']} | {len(found)} | {spread(nll, 4)} "
-            f"| {spread(other, 4)} | {spread(gaps, 4)} | {spread(right, 4)} "
-            f"| {spread(other_right, 4)} | {verdict(gaps)} |"
-        )
-    return "\n".join(rows)
-
-
-def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
-    """Records of the splits that both were run on."""
-    others = {record["split"]: record for record in theirs}
-    return [(record, others[record["split"]]) for record in ours if record["split"] in others]
-
-
-def verdict(gaps: Sequence[float]) -> str:
-    """In words, how the mean difference of NLL lies to its standard error."""
-    mean = float(np.mean(gaps))
-    if len(gaps) < 2:
-        return "better, one split" if mean < 0 else "worse, one split"
-    error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
-    if abs(mean) <= 2 * error:
-        return f"{'lower' if mean < 0 else 'higher'}, within 2 standard errors"
-    return "lower" if mean < 0 else "worse"
-
-
-def uci_table() -> str:
-    rows = [
-        "| set | training rows | splits | coverage | RMSE | RMSE/std of y | NLL | CPU s a fit |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    means = []
-    for name in UCI:
-        found = records("uci", name)
-        if not found:
-            rows.append(f"| {name} | | 0 | not run | | | | |")
-            continue
-        means.append(float(np.mean([r["coverage"] for r in found])))
-        digits = 5 if name == "naval" else 3
-        rows.append(
-            f"| {name} | {found[0]['train_rows']} | {len(found)} "
-            f"| {spread([r['coverage'] for r in found], 3)} "
-            f"| {spread([r['rmse'] for r in found], digits)} "
-            f"| {np.mean([r['rmse'] / r['target_std'] for r in found]):.3f} "
-            f"| {spread([r['nll'] for r in found], 3)} "
-            f"| {np.mean([r['cpu_seconds'] for r in found]):.0f} |"
-        )
-    if means:
-        inside = sum(0.92 <= m <= 0.98 for m in means)
-        rows.append(
-            f"\nMean coverage over the {len(means)} sets that were run: **{np.mean(means):.3f}**; "
-            f"{inside} of {len(means)} sets lie within 0.92 to 0.98 on their own."
-        )
-    return "\n".join(rows)
-
-
-HEAD = f"""# Tables: what the scikit-learn estimators give without tuning
-
-Made by `benchmarks/tables.py` from the files in `results/tables/`: do not edit. Numbers are mean ±
-standard error over splits; splits of one table share rows, so the true error is somewhat larger.
-
-## Classification: NLL against a tuned MLPClassifier
-
-Random stratified splits, a quarter for testing. `EntropyMCMCClassifier` has its defaults;
-`MLPClassifier` (standardised inputs) is the best of {TRIALS} random trials over layers, activation,
-`alpha` and learning rate by the NLL of 3-fold validation, refitted on all training rows."""
-UCI_TEXT = f"""## Regression: coverage of {LEVEL:.0%} intervals on the UCI sets
-
-Standard splits 0, 1, … of each set, as many as the column says; `EntropyMCMCRegressor` with its
-defaults, `predict_interval(level={LEVEL})` on the test rows. RMSE and NLL are in the units of y."""
-TAIL = """The defaults were chosen on rows held out from the training parts of split 0 (UCI: yacht,
-boston, energy, concrete, wine-red, kin8nm; bundled: wine, breast_cancer, digits), on concrete cut
-into classes, and on generated tables. No test row of the split that a number is reported for was
-used for its fit; training parts of split 0 do hold rows that other splits test on. The range of
-prior variances that the classifier chooses from was set after the test NLL of MLPClassifier on
-split 0 of iris, wine and breast_cancer had been seen."""
-
+PARTS: dict[str, tuple[Callable[[str, int], dict[str, Any]], Sequence[str]]] = {
+    "uci": (uci, UCI),
+    "synthetic": (synthetic, MADE),
+    "classification": (classification, BUNDLED),
+    "mlp": (mlp, BUNDLED),
+}
 
 if __name__ == "__main__":
     main()

@@ -46,7 +46,8 @@ class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
         temperature: of the posterior; 1 is Bayes, less is a sharper posterior: at T = 1 the broad
             prior made probabilities too timid on validation rows.
         prior_variance: of every weight, where layers divide by √fan_in; λ = 1/(N·prior_variance).
-            "auto" picks it by 3-fold validation in one run of stacked chains (`prior_variance_`).
+            "auto" picks it by 3-fold validation in one run of stacked chains (`prior_variance_`),
+            up to 500 rows by two divisions into folds.
         burn_in: share of the steps before the first network is kept; "auto" is 0.5, and 0.8 above
             5000 rows, where mini-batches heat the chains until the lr is small.
         roles: networks to keep: "theta", "guide" or "both".

@@ -19,6 +19,7 @@ from entropy_mcmc.sklearn.sampling import Draws, Plan, run
 CANDIDATES = (3.0, 10.0, 30.0, 100.0, 300.0)
 FALLBACK = 10.0  # for tables too small to hold rows out
 LEAST_ROWS = 30
+FEW_ROWS = 500  # up to here the rows are divided into folds twice
 FOLDS = 3
 MOST_HELD_OUT = 2000  # rows judged in a fold: enough to tell candidates apart
 SAMPLES = 4
@@ -29,14 +30,17 @@ def choose_prior(plan: Plan, x: Tensor, labels: Tensor) -> float:
     """The candidate with the lowest held-out NLL."""
     if len(x) < LEAST_ROWS:
         return FALLBACK
-    train, held_out = folds(len(x), torch.Generator().manual_seed(plan.seed))
-    pilot = pilot_plan(plan, len(CANDIDATES) * FOLDS, SAMPLES)
-    priors = torch.tensor(CANDIDATES).repeat_interleave(FOLDS)
+    generator = torch.Generator().manual_seed(plan.seed)
+    # In a small table the best candidate of one division is often not that of another.
+    divisions = [folds(len(x), generator) for _ in range(2 if len(x) <= FEW_ROWS else 1)]
+    train, held_out = (torch.cat(rows) for rows in zip(*divisions, strict=True))
+    pilot = pilot_plan(plan, len(CANDIDATES) * len(train), SAMPLES)
+    priors = torch.tensor(CANDIDATES).repeat_interleave(len(train))
     rows = train.repeat(len(CANDIDATES), 1)
     draws = run(pilot, x, labels, Categorical(), rows=rows, priors=priors)
     judged = held_out[:, :MOST_HELD_OUT].repeat(len(CANDIDATES), 1)
     losses = held_out_nll(draws, pilot, x, labels, judged)
-    return CANDIDATES[int(losses.view(len(CANDIDATES), FOLDS).mean(dim=1).argmin())]
+    return CANDIDATES[int(losses.view(len(CANDIDATES), -1).mean(dim=1).argmin())]
 
 
 def pilot_plan(plan: Plan, chains: int, samples: int) -> Plan:
