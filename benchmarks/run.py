@@ -1,6 +1,7 @@
-"""All benchmarks of speed in one command: a table, and JSON beside it.
+"""All benchmarks of speed in one command: tables, and one JSON file per benchmark.
 
-python benchmarks/run.py [--quick] [--cpu-time] [--out results/benchmarks.json]
+python benchmarks/run.py [--only step chains …] [--quick] [--cpu-time] [--out results/benchmarks]
+python benchmarks/run.py --render        # the tables of docs/benchmarks.md from those files
 """
 
 from __future__ import annotations
@@ -10,29 +11,90 @@ import json
 import platform
 import subprocess
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import timing
-import torch
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+MARKS = ("<!-- tables: written by benchmarks/run.py --render -->", "<!-- end of tables -->")
+PACKAGES = ("torch", "numpy", "posteriors", "jax", "jaxlib", "blackjax")
+
+COMMANDS = {
+    "step": ("step.py", "--part", "step"),
+    "mlp": ("step.py", "--part", "mlp"),
+    "resnet": ("step.py", "--part", "resnet"),
+    "chains-1-thread": ("chains.py", "--threads", "1"),
+    "chains": ("chains.py",),
+    "scaling": ("scaling.py",),
+}
+QUICK = {"resnet": ("--repeats", "1"), "scaling": ("--largest", "7")}
 
 
-def call(name: str, *options: str) -> dict[str, Any]:
+def version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def processor() -> str:
+    """Model name as Linux gives it, or what Python knows."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} cores" if names else platform.processor()
+
+
+def call(command: list[str]) -> dict[str, Any]:
     """Run one benchmark in its own process and read the JSON that it prints last."""
-    command = [sys.executable, str(HERE / name), *options]
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    run = [sys.executable, str(HERE / command[0]), *command[1:]]
+    text = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
     found: dict[str, Any] = json.loads(text[text.index("{\n") :])
     return found
 
 
-def ratios(node: Any) -> list[timing.Row]:
-    """All rows of ratios inside the results, in order."""
-    if not isinstance(node, dict):
-        return []
-    own: list[timing.Row] = node.get("rows", [])
-    return [*own, *(row for value in node.values() for row in ratios(value))]
+def measure(name: str, extra: list[str], out: Path) -> dict[str, Any]:
+    """One benchmark with everything needed to read its numbers later, as a file."""
+    command = [*COMMANDS[name], *extra]
+    began = time.time()
+    found = call(command)
+    result = {
+        "name": name,
+        "command": " ".join(["python", f"benchmarks/{command[0]}", *command[1:]]),
+        "date": time.strftime("%Y-%m-%d", time.gmtime(began)),
+        "seconds": round(time.time() - began),
+        "machine": f"{platform.system()} {platform.machine()}, {processor()}",
+        "versions": {package: version(package) for package in PACKAGES},
+        **found,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def saved(out: Path) -> list[dict[str, Any]]:
+    """Results that were measured before, in the order of `COMMANDS`."""
+    files = [out / f"{name}.json" for name in COMMANDS]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
+def tables(results: list[dict[str, Any]]) -> str:
+    """Markdown: where and when, all ratios, and the cost by size."""
+    blocks = []
+    for result in results:
+        threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
+        clock = "CPU time" if result["cpu_time"] else "wall clock"
+        versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
+        blocks.append(f"### {result['name']}\n`{result['command']}`, {threads}, {clock}, "
+                      f"{result['date']}, {result['machine']}; {versions}.")  # fmt: skip
+        blocks.append(timing.table(result["rows"]))
+        if "scaling" in result:
+            blocks.append(scaling_table(result["scaling"]))
+    return "\n\n".join(blocks)
 
 
 def scaling_table(rows: list[dict[str, float]]) -> str:
@@ -46,24 +108,29 @@ def scaling_table(rows: list[dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def render(out: Path, page: Path) -> None:
+    """Replace what stands between the marks of the page by the tables."""
+    text = page.read_text()
+    head, rest = text.split(MARKS[0])
+    tail = rest.split(MARKS[1])[1]
+    page.write_text(f"{head}{MARKS[0]}\n\n{tables(saved(out))}\n\n{MARKS[1]}{tail}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few repeats, no ResNet training")
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    parser.add_argument("--quick", action="store_true", help="few repeats, no 10^8 parameters")
     parser.add_argument("--cpu-time", action="store_true", help="for a busy machine: CPU seconds")
-    parser.add_argument("--out", type=Path, default=Path("results/benchmarks.json"))
+    parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "benchmarks")
+    parser.add_argument("--render", action="store_true", help="measure nothing, write the page")
     given = parser.parse_args()
-    quick = ["--repeats", "3"] if given.quick else []
+    if given.render:
+        render(given.out, PAGE)
+        return
     busy = ["--cpu-time"] if given.cpu_time else []
-    results = {
-        "torch": torch.__version__,
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "step": call("step.py", *(quick or ["--train"]), *busy),
-        "chains": call("chains.py", *quick, *busy),
-        "scaling": call("scaling.py", *(["--largest", "7"] if given.quick else []), *busy),
-    }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(results, indent=1) + "\n")
-    print(timing.table(ratios(results)), scaling_table(results["scaling"]["scaling"]), sep="\n\n")
+    for name in given.only:
+        quick = list(QUICK.get(name, ("--repeats", "3"))) if given.quick else []
+        print(tables([measure(name, [*quick, *busy], given.out)]), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":

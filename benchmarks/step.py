@@ -1,8 +1,8 @@
 """One sampler step on the shapes of a CIFAR ResNet-18, against SGD, the naive form and a peer.
 
-    python benchmarks/step.py [--repeats 15] [--train] [--cpu-time]
+    python benchmarks/step.py [--part step | mlp | resnet] [--repeats 15] [--cpu-time]
 
-Prints JSON. `--train` adds whole training iterations (ResNet-18 at batch 128 takes minutes).
+Prints JSON. `mlp` and `resnet` are training iterations (ResNet-18 at batch 128 takes minutes).
 """
 
 from __future__ import annotations
@@ -168,14 +168,17 @@ def resnet(repeats: int, cpu_time: bool) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--part", choices=("step", "mlp", "resnet"), default="step")
     parser.add_argument("--cpu-time", action="store_true", help="one thread, CPU time, not wall")
     given = parser.parse_args()
-    timing.one_thread(given.cpu_time)
-    out = {"threads": torch.get_num_threads(), "step": steps(given.repeats, given.cpu_time)}
-    if given.train:
-        out["mlp"] = mlp(20 * given.repeats, given.cpu_time)
-        out["resnet"] = resnet(max(2, given.repeats // 4), given.cpu_time)
+    timing.use_threads(None, given.cpu_time)
+    parts = {
+        "step": lambda: steps(given.repeats, given.cpu_time),
+        "mlp": lambda: mlp(20 * given.repeats, given.cpu_time),
+        "resnet": lambda: resnet(max(2, given.repeats // 2), given.cpu_time),
+    }
+    found = parts[given.part]()
+    out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, **found}
     print(json.dumps(out, indent=1))
 
 

@@ -36,32 +36,46 @@ def interleaved(
 def ratio(what: str, top: list[float], bottom: list[float], target: str) -> Row:
     """Ratio of medians, with the quartiles of the ratios of single repeats."""
     single = [a / b for a, b in zip(top, bottom, strict=True)]
-    low, _, high = statistics.quantiles(single, n=4) if len(single) > 1 else [single[0]] * 3
     value = statistics.median(top) / statistics.median(bottom)
-    return {"what": what, "ratio": value, "quartiles": [low, high], "target": target}
+    return {"what": what, "ratio": value, "quartiles": quartiles(single), "target": target}
 
 
-def milliseconds(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+def milliseconds(times: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
+    """Median, least and quartiles of each action."""
     return {
-        name: {"median_ms": 1e3 * statistics.median(t), "least_ms": 1e3 * min(t)}
+        name: {
+            "median_ms": 1e3 * statistics.median(t),
+            "least_ms": 1e3 * min(t),
+            "quartiles_ms": [1e3 * value for value in quartiles(t)],
+        }
         for name, t in times.items()
     }
+
+
+def quartiles(values: list[float]) -> list[float]:
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    return [low, high]
 
 
 def table(rows: list[Row]) -> str:
     """Rows of ratios as a Markdown table."""
     lines = ["| what | target | ratio | quartiles |", "|---|---|---|---|"]
     for row in rows:
-        low, high = row["quartiles"]
-        numbers = f"{row['ratio']:.3g} | {low:.3g} to {high:.3g}"
+        spread = "–" if row["quartiles"] is None else "{:.3g} to {:.3g}".format(*row["quartiles"])
+        numbers = f"{row['ratio']:.3g} | {spread}"
         lines.append(f"| {row['what']} | {row['target']} | {numbers} |")
     return "\n".join(lines)
 
 
-def one_thread(wanted: bool) -> None:
-    """With --cpu-time, one thread everywhere: threads that wait for each other burn CPU time."""
-    if wanted:
-        torch.set_num_threads(1)
+def use_threads(number: int | None, cpu_time: bool) -> None:
+    """Threads of torch and XLA; CPU time means one: threads that wait for each other burn it.
+
+    Call it before jax is imported.
+    """
+    number = 1 if cpu_time else number
+    if number is not None:
+        torch.set_num_threads(number)
+    if number == 1:
         os.environ["XLA_FLAGS"] = (
             "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         )
