@@ -2,12 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import nn
 
+import entropy_mcmc
 from entropy_mcmc import metrics, samplers, schedules
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.run import sample
@@ -295,16 +298,14 @@ def test_config_survives_yaml_and_unknown_names_raise():
     assert differences({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}) == ["a.c: None → 2"]
 
 
-def test_journal_survives_a_torn_line_and_rewinds(tmp_path):
-    journal = Journal(tmp_path)
-    for chain, step in ((0, 5), (0, 10), (1, 5), (0, 15)):
-        journal.append({"kind": "train", "chain": chain, "step": step})
-    journal.replace_evaluations([{"set": "test"}])
-    with journal.path.open("a") as file:
-        file.write('{"kind": "tra')
-    assert len(journal.events()) == 5
-    journal.rewind(chain=0, step=10)
-    assert [(e["chain"], e["step"]) for e in journal.events()] == [(0, 5), (0, 10), (1, 5)]
+def test_configs_of_the_library_are_complete():
+    folder = Path(entropy_mcmc.__file__).parent / "configs"
+    configs = {p.stem: from_dict(yaml.safe_load(p.read_text())) for p in folder.glob("*.yaml")}
+    assert set(configs) == {"imagenet"}
+    config = fill(configs["imagenet"])
+    assert (config.model.name, config.compute.strategy) == ("resnet50", "ddp")
+    # The paper's 16 samples: θ and its guide, twice in each of four cycles.
+    assert 2 * config.schedule.cycles * config.schedule.samples_per_cycle == 16
 
 
 def test_shuffled_images_keep_their_values():

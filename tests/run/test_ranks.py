@@ -134,10 +134,25 @@ def test_lost_rank_stops_the_other_chains_which_go_on(tmp_path, one_after_anothe
     codes[lost] = -signal.SIGKILL
     assert [process.exitcode for process in processes] == codes
     log = (tmp_path / f"run.log{1 - lost}").read_text()
-    assert f"process {lost} was lost; stopped at step" in log
-    assert "run the same command again to go on, with any number of processes" in log
+    assert f"process {lost} was lost; " in log
+    assert "run the same command again" in log
+    assert "with any number of processes" in log
     finish_ranks(config, 2)
     assert without_config(tmp_path / "run") == without_config(one_after_another)
+
+
+def test_rank_that_waits_for_another_is_told_of_its_loss(tmp_path):
+    """Rank 1 has finished its chain when rank 0 is killed in the middle of its second one."""
+    config = chains_config(tmp_path / "run", chains=3, epochs=200)
+    processes = start_ranks(config, 2)
+    wait_for_steps(tmp_path / "run", "metrics.chain-2.jsonl")
+    wait_for_steps(tmp_path / "run", "checkpoint/chain-1/000000000800.json")
+    processes[0].kill()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [-signal.SIGKILL, 1]
+    said = "process 0 was lost; the chains of process 1 are finished"
+    assert said in (tmp_path / "run.log1").read_text()
 
 
 def test_chains_go_on_with_one_rank(tmp_path, one_after_another):
