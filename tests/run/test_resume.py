@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,22 +17,26 @@ def with_slow_loss(config):
     return replace(config, loss="run.workers:slow_loss")
 
 
-def timed(config, more_cycles=None):
-    """Seconds of an uninterrupted run."""
-    began = time.monotonic()
-    finish(config, more_cycles)
-    return time.monotonic() - began
+def lines(folder):
+    """How far a run is: lines of its journal."""
+    path = folder / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def kill_repeatedly(config, kills, seconds, clock, more_cycles=None):
-    """SIGKILL `kills` times at random moments, within 0.8 × `seconds` in total.
+def kill_repeatedly(config, kills, until, clock, since=0, more_cycles=None):
+    """SIGKILL `kills` times, spread over the journal's lines from `since` to 0.85 of `until`.
 
+    The first thing that a kill waits for is progress, not time, so that a slow machine does not
+    move it; then up to 20 ms, so that it falls anywhere between two lines, writes included.
     Returns how many kills met a living process.
     """
     hits = 0
-    for _ in range(kills):
+    for kill in range(kills):
+        target = since + (until - since) * 0.85 * (kill + clock.random()) / kills
         process = start(config, more_cycles)
-        time.sleep(clock.uniform(0.05, 0.8) * seconds / kills)
+        while process.is_alive() and lines(Path(config.run_dir)) < int(target):
+            time.sleep(0.001)
+        time.sleep(clock.uniform(0.0, 0.02))
         hits += process.is_alive()
         process.kill()
         process.join()
@@ -41,8 +46,9 @@ def kill_repeatedly(config, kills, seconds, clock, more_cycles=None):
 def killed_equals_whole(tmp_path, method, kills, epochs):
     whole = with_slow_loss(tiny_config(tmp_path / "whole", method, epochs=epochs))
     killed = replace(whole, run_dir=str(tmp_path / "killed"))
-    seconds = timed(whole)
-    hits = kill_repeatedly(killed, kills, seconds, random.Random(f"{kills} kills of {method}"))
+    finish(whole)
+    clock = random.Random(f"{kills} kills of {method}")
+    hits = kill_repeatedly(killed, kills, lines(tmp_path / "whole"), clock)
     finish(killed)
     assert hits == kills
     compare(tmp_path / "whole", tmp_path / "killed")
@@ -75,9 +81,10 @@ def test_extension_killed_and_repeated_is_one_extension(tmp_path):
     whole = with_slow_loss(whole)
     for config in (whole, killed):
         finish(config)
-    first = contents(tmp_path / "whole")
-    seconds = timed(whole, more_cycles=2)
-    assert kill_repeatedly(killed, 1, seconds, random.Random(1), more_cycles=2) == 1
+    first, before = contents(tmp_path / "whole"), lines(tmp_path / "whole")
+    finish(whole, more_cycles=2)
+    until = lines(tmp_path / "whole")
+    assert kill_repeatedly(killed, 1, until, random.Random(1), before, more_cycles=2) == 1
     finish(killed, more_cycles=2)
     compare(tmp_path / "whole", tmp_path / "killed")
     # What the first cycles gave stays as it was.
