@@ -163,11 +163,12 @@ MADE_TEXT = """## Regression: is the learned noise the true one?
 Generated tables: five normal inputs, a linear signal or sin(2a) + bc/2, Gaussian noise of a known
 share of the signal; 2000 test rows. What a small table cannot tell from noise counts as noise:
 where the RMSE is far above the true noise, the signal was not found."""
-TAIL = """The regressor's defaults were chosen on generated tables (other seeds than here) and on rows
-held out from the training part of split 0 of naval; before the present code also on those of yacht,
-boston, energy, concrete, wine-red and kin8nm. The classifier's were chosen on rows held out from
-the training parts of split 0 of the bundled sets, on concrete cut into classes, and on generated
-tables. No test row of the split that a number is reported for was used for its fit; training parts
-of split 0 do hold rows that other splits test on. The range of prior variances that the classifier
-chooses from was set after the test NLL of MLPClassifier on split 0 of iris, wine and breast_cancer
-had been seen."""
+TAIL = """\
+The regressor's defaults were chosen on generated tables (of other seeds) and on rows held out
+from the training part of split 0 of naval; before the present code also on those of yacht,
+boston, energy, concrete, wine-red and kin8nm. The classifier's were chosen on rows held out
+from the training parts of split 0 of the bundled sets, on concrete cut into classes, and on
+generated tables. No test row of the split that a number is reported for was used for its fit;
+training parts of split 0 do hold rows that other splits test on. The range of prior variances
+that the classifier chooses from was set after the test NLL of MLPClassifier on split 0 of iris,
+wine and breast_cancer had been seen."""

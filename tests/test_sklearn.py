@@ -142,6 +142,49 @@ def test_noise_is_learned_and_intervals_cover():
     assert 0.92 < np.mean((test_y > low) & (test_y < high)) < 0.98
 
 
+def made(rows, signal, noise, seed):
+    """Five normal inputs and a signal with noise of this share: training and test rows."""
+    draws = np.random.default_rng(seed)
+    x = draws.standard_normal((rows + 2000, 5))
+    clean = signal(x)
+    std = noise * clean.std()
+    return x, clean + std * draws.standard_normal(len(x)), std
+
+
+def judged(rows, signal, noise, seed):
+    """Learned over true noise, and coverage of 95 % intervals, of a fit with defaults."""
+    x, y, std = made(rows, signal, noise, seed)
+    model = EntropyMCMCRegressor(random_state=0).fit(x[:rows], y[:rows])
+    low, high = model.predict_interval(x[rows:]).T
+    return model.noise_std_.mean() / std, np.mean((low <= y[rows:]) & (y[rows:] <= high))
+
+
+def line(x):
+    return x[:, 0] - 0.5 * x[:, 1] + 0.3 * x[:, 2]
+
+
+def curve(x):
+    return np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2]
+
+
+def test_noise_of_small_tables_does_not_run_away():
+    """Learned from the training rows alone, it was 11 times the true noise in the first table."""
+    tables = [(50, line, 0.1, 0), (50, line, 0.5, 1), (120, line, 0.5, 2)]
+    ratios, coverages = zip(*[judged(*table) for table in tables], strict=True)
+    assert all(0.5 < ratio < 2 for ratio in ratios)
+    # Intervals of 50 rows are wide rather than narrow: they own up to what they do not know.
+    assert 0.92 < np.mean(coverages) < 0.99
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rows", [200, 1000])
+def test_noise_and_coverage_on_tables_of_known_noise(rows):
+    tables = [(rows, signal, noise, 3) for signal in (line, curve) for noise in (0.1, 0.5)]
+    ratios, coverages = zip(*[judged(*table) for table in tables], strict=True)
+    assert all(0.5 < ratio < 2 for ratio in ratios)
+    assert 0.92 < np.mean(coverages) < 0.98
+
+
 def test_a_constant_column_and_a_constant_target():
     x = np.column_stack([np.full(30, 1e9), np.arange(30.0)])
     mean, std = EntropyMCMCRegressor(**QUICK).fit(x, np.full(30, 5.0)).predict(x, return_std=True)
