@@ -145,7 +145,7 @@ def read_flatness(folder: Path) -> Flatness | None:
         return None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return None
-    names = ("fisher", "density", "interpolation", "surface")
+    names = ("fisher", "density", "interpolation", "between", "surface")
     pictures = {
         name: (folder / f"{name}.png").read_bytes()
         for name in names

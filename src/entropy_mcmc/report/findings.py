@@ -32,6 +32,7 @@ PICTURES = {
     "fisher": "Histograms of the diagonal Fisher: mass near 0 means flat.",
     "density": "Density of the Hessian's eigenvalues.",
     "interpolation": "Loss along random directions away from each sample.",
+    "between": "Loss on the line from θ to its guide θ_a, and beyond both.",
     "surface": "Loss in the plane through three points.",
 }
 
