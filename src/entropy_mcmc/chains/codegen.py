@@ -32,7 +32,7 @@ def vectors_along_rows() -> Iterator[None]:
         return
     from torch._inductor.codegen.cpp import TilingSelect
 
-    select = TilingSelect._select_tiling_indices
+    select: Any = TilingSelect._select_tiling_indices
 
     def along_rows(self: Any, functions: Any, sizes: Any, factor: int) -> Any:
         chosen = select(self, functions, sizes, factor)

@@ -86,6 +86,7 @@ def run(
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
     use = wanted and compiled.available(device_type)
     with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
         if use:
             stack.enter_context(quiet_compiler())
             stack.enter_context(vectors_along_rows())
@@ -166,7 +167,7 @@ def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
         return variables, [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
 
     if not use_compiler:
-        return torch.no_grad()(advance)
+        return advance
     # A second run of the same energy on the same data must not compile again.
     data = tuple(map(id, problem.data))
     key = (problem.energy, problem.layout, problem.rows, data, method.rule, method.coefficients)
@@ -175,7 +176,7 @@ def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
             _compiled.clear()
         source = compiled.own_code(advance, method.rule)
         function = torch.compile(source, dynamic=False, fullgraph=True, options=OPTIONS)
-        _compiled[key] = torch.no_grad()(function), problem  # keeps the ids of the data alive
+        _compiled[key] = function, problem  # keeps the ids of the data alive
     return _compiled[key][0]
 
 
