@@ -48,3 +48,21 @@ def test_code_runs(page, tmp_path, monkeypatch):
     for line, code in blocks(page):
         padded = "\n" * (line - 1) + code  # so that an error names the line of the page
         exec(compile(padded, str(page), "exec"), names)
+
+
+def test_commands_of_the_pages_exist():
+    from entropy_mcmc.run.config import leaves
+
+    known = {name for name, *_ in leaves()}
+    known |= {"config", "more-cycles", "override", "help", "help-all", "print_config"}
+    commands = {"sample", "evaluate", "predict", "flatness", "report", "reproduce"}
+    found = 0
+    for page in PAGES:
+        text = page.read_text()
+        for name, rest in re.findall(r"(?:^|[$`] ?)emcmc (\w[\w-]*)([^\n`#]*)", text, re.MULTILINE):
+            assert name in commands, f"{page.name}: emcmc {name}"
+            if name == "sample":
+                options = re.findall(r"--([\w.-]+)", rest)
+                assert set(options) <= known, f"{page.name}: emcmc sample{rest}"
+            found += 1
+    assert found > 5
