@@ -122,7 +122,7 @@ def _summary(what: str, flat: list[Array], notes: list[str]) -> tuple[float, flo
     try:
         stats: Any = import_module("arviz_stats.base").array_stats
     except ImportError:
-        notes.append(f"{what} needs arviz-stats: pip install 'entropy-mcmc[diagnostics]'")
+        notes.append(f"{what} needs arviz-stats: pip install arviz-stats")
         return None
     with np.errstate(all="ignore"):  # functions that stand still divide 0 by 0
         if what == "ess":
