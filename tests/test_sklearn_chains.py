@@ -10,7 +10,14 @@ from scipy.stats import norm
 from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
 from entropy_mcmc.sklearn.mixture import mixture_quantiles
 from entropy_mcmc.sklearn.network import ACTIVATIONS, draw_networks, forward
-from entropy_mcmc.sklearn.noise import GRID, HeldOutNoise, grouped, log_likelihoods, noise_variances
+from entropy_mcmc.sklearn.noise import (
+    GRID,
+    HeldOutNoise,
+    grouped,
+    guess_noise,
+    log_likelihoods,
+    noise_variances,
+)
 from entropy_mcmc.sklearn.sampling import Draws, Plan, row_numbers, run
 from entropy_mcmc.sklearn.selection import folds, held_out_nll
 
@@ -209,6 +216,18 @@ def test_held_out_likelihood_is_that_of_the_mixture():
             wanted = np.log(density).mean(axis=1)
         finite = np.isfinite(wanted)
         np.testing.assert_allclose(found[i].numpy()[finite], wanted[finite], rtol=1e-4)
+
+
+@pytest.mark.parametrize("candidates", [(0.02, 1.0, 0.02), (0.02, 0.02, 1.0), (1.0,)])
+def test_the_pilot_picks_the_prior_that_can_fit(candidates):
+    """A prior of almost no variance cannot hold a straight line, wherever it stands."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(60, 2, generator=generator)
+    y = x[:, 0] + 0.1 * torch.randn(60, generator=generator)
+    plan = Plan(**vars(PLAN) | {"sizes": (2, 8, 1), "steps": 800, "lr": 0.3, "momentum": 0.9})
+    guess = guess_noise(plan, x, y, candidates)
+    assert guess.prior_variance == 1.0
+    assert 0.05**2 < guess.noise < 0.2**2
 
 
 def test_heats_follow_the_held_out_rows():

@@ -58,7 +58,7 @@ def guess_noise(plan: Plan, x: Tensor, y: Tensor, candidates: Sequence[float]) -
     likelihood = HeldOutNoise(x[judged], y[judged], plan.activation)
     draws = run(pilot, x, y, likelihood, rows=rows, priors=priors, watch=likelihood.watch)
     outputs = held_out_outputs(draws, pilot, x, judged).squeeze(-1)
-    errors = grouped(outputs - y[judged]).movedim(2, 0).flatten(0, 1)
+    errors = grouped(outputs - y[judged]).flatten(0, 1)
     scores = log_likelihoods(errors)
     best = int(scores.amax(dim=0).argmax())
     noise = float(GRID[scores[:, best].argmax()])
