@@ -137,7 +137,7 @@ def sample(
     if method in ("sgd", "ensemble"):
         return _phase(networks, _sgd(networks, numbers["lr"], seed), steps, size, 1, 1)
     warm = steps // 2
-    _phase(networks, _sgd(networks, settings["warm_lr"], seed), warm, size, 1, 1)
+    _phase(networks, _sgd(networks, numbers["warm_lr"], seed), warm, size, 1, 1)
     wanted = settings["samples"] // settings["cycles"]
     sampler = _langevin(method, networks, numbers, seed)
     each = wanted // 2 if method == "emcmc" else wanted

@@ -17,8 +17,9 @@ from entropy_mcmc.reproduce.stacks import Splits, judge, sample
 from entropy_mcmc.reproduce.trials import latin
 from entropy_mcmc.reproduce.uci_view import METHODS, job_name
 
-_SGD = {"lr": (0.001, 0.1)}
-_HEAT = {"temperature": (1e-2, 1.0)}
+_SGD = {"lr": (0.002, 0.3)}
+# The warm start is SGD, with a rate of its own.
+_HEAT = {"temperature": (1e-2, 1.0), "warm_lr": (0.005, 0.2)}
 SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "sgd": _SGD,
     "ensemble": _SGD,
@@ -31,10 +32,9 @@ _COMMON = {
     "members": 4,
     "samples": 16,
     "cycles": 4,
-    "warm_lr": 0.01,
     "validation_part": 0.2,
 }
-_FULL = {"steps": 2000, "trials": 6, "splits": None}
+_FULL = {"steps": 2000, "trials": 8, "splits": None}
 _SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 200, "trials": 2, "splits": 2},
     "laptop": _FULL,
