@@ -112,7 +112,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
         axes[0, column].set(yscale="log", ylabel="training NLL")
         axes[1, column].set(xlabel=unit, ylabel="test accuracy %")
         low = min(100 * np.median(r["curves"]["accuracy"]["mean"]) for r in found.values())
-        axes[1, column].set_ylim(low - 2.5, None)
+        axes[1, column].set_ylim(low - 2.5, min(100.0, low + 2.0))
         if unit == "iterations":
             for axis in axes[:, column]:
                 axis.set_xlim(0, last)

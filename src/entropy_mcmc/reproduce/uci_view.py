@@ -97,7 +97,7 @@ def _list(names: list[str]) -> str:
 
 def draw(path: Path, whole: dict[str, Any]) -> None:
     """Log-likelihood and RMSE against SGD's, and the coverage, table by table."""
-    figure, axes = panels(3, 3, 4.2, 0.45 * len(whole) + 1.6)
+    figure, axes = panels(3, 3, 4.2, 0.45 * len(whole) + 1.8)
     places = np.arange(len(whole))
     for index, (method, label) in enumerate(METHODS.items()):
         shift = places + 0.17 * (index - 1.5)
@@ -112,8 +112,11 @@ def draw(path: Path, whole: dict[str, Any]) -> None:
         axis.axvline(line, color="grey", lw=0.8, ls="--")
         axis.set_xlabel(title)
         axis.set_yticks(places, list(whole) if axis is axes[0] else [""] * len(whole))
-        axis.invert_yaxis()
-    axes[2].legend(frameon=False, fontsize=8)
+        axis.set_ylim(len(whole) - 0.5, -0.5)
+    # Some tables differ by hundredths, others by whole units.
+    axes[0].set_xscale("symlog", linthresh=0.1)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
     save(figure, path)
 
 
