@@ -15,6 +15,7 @@ from entropy_mcmc.reproduce.scale import Scale
 STRANGERS = ("mnist", "kmnist", "notmnist")
 WARM = {"lr": 0.05}  # of the SGD run from which the cyclical methods start
 SEARCH = "fashion-search"
+WIDTH = 8  # channels of the first convolution
 
 _FULL = Scale(
     name="fashion",
@@ -22,8 +23,8 @@ _FULL = Scale(
     model="cnn",
     augmented=False,
     batch_size=256,
-    epochs=12,
-    warm_epochs=6,
+    epochs=16,
+    warm_epochs=8,
     cycles=4,
     samples=8,
     burn_in=0.8,
@@ -32,7 +33,7 @@ _FULL = Scale(
     corruptions={},
     trials=4,
     validation_rows=5000,
-    search_part=1 / 3,
+    search_part=0.25,
     threads=1,
 )
 _SMOKE = replace(
@@ -118,9 +119,9 @@ def _job(
 
 
 def _fitted(job: Job, side: int) -> Job:
-    """The CNN must know the size of its pictures."""
+    """The CNN, with its width and the size of its pictures."""
     config = dict(job.settings["config"])
-    options = {**config["model"]["options"], "image_size": side}
+    options = {**config["model"]["options"], "image_size": side, "width": WIDTH}
     config["model"] = {**config["model"], "options": options}
     after = tuple(_fitted(earlier, side) for earlier in job.after)
     return Job(job.name, job.task, {**job.settings, "config": config}, after)
