@@ -182,6 +182,32 @@ def test_fewer_rows_are_said(runs):
     assert "complete test set" in text
 
 
+def test_a_stream_of_test_batches_is_read_no_further_than_needed(runs):
+    from dataclasses import replace
+
+    from entropy_mcmc.report.predictions import predict, test_rows
+    from entropy_mcmc.run.evaluate import load_run
+
+    run = load_run(runs["classes"])
+    test, read = run.problem.test, []
+
+    class Stream:
+        def __iter__(self):
+            for start in range(0, 80, 16):
+                read.append(start)
+                part = slice(start, start + 16)
+                yield test.inputs[part], test.targets[part]
+
+    streamed = replace(run, problem=replace(run.problem, test=Stream()))
+    rows = test_rows(streamed, 20)
+    assert (len(rows.targets), rows.total, read) == (20, None, [0, 16])
+    whole = predict(streamed, 80)
+    assert whole.rows.total == 80
+    assert (whole.targets == test.targets.numpy()).all()
+    expected = run.posterior.predict_proba(Stream()).numpy()
+    assert whole.average() == pytest.approx(expected, abs=1e-6)
+
+
 def test_wrong_images_are_wrong_and_sorted(runs):
     from entropy_mcmc.report.images import confidently_wrong, most_uncertain
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.errors import EntropyMCMCError, StateError
+from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.evaluate import SHUFFLED, shuffled
 from entropy_mcmc.run.evaluate import _other as _other_images
@@ -24,12 +25,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The test rows that are shown: inputs for the network, targets, and raw images if any."""
+    """The test rows that are shown: inputs for the network, targets, and raw images if any.
+
+    `total` is how many the test set has; None for a stream that goes on.
+    """
 
     inputs: Tensor
     targets: npt.NDArray[Any]
     raw: Tensor
-    total: int
+    total: int | None
 
     @property
     def images(self) -> npt.NDArray[np.uint8] | None:
@@ -103,7 +107,8 @@ def predict(run: Run, limit: int = ROWS) -> Predicted:
     values = run.posterior.sample_predictions(rows.inputs).cpu().numpy()
     roles = run.posterior.roles
     if run.problem.likelihood == "classification":
-        strange, notes = _strange(run, rows, limit) if rows.images is not None else ({}, ())
+        images = rows.images is not None and hasattr(run.problem.test, "inputs")
+        strange, notes = _strange(run, rows, limit) if images else ({}, ())
         return Classified(values.astype(np.float32), roles, rows, strange, notes)
     if values.ndim == 2:
         raise StateError(
@@ -131,12 +136,16 @@ def _rows_of_batches(run: Run, batches: Any, limit: int) -> Rows:
     for batch in batches:
         if not isinstance(batch[0], Tensor):
             raise StateError(f"{run.folder}: the test inputs are no plain tensors")
-        if count < limit:
-            inputs.append(batch[0])
-            targets.append(torch.as_tensor(batch[1]))
+        inputs.append(batch[0])
+        targets.append(torch.as_tensor(batch[1]))
         count += len(batch[0])
-    raw = torch.cat(inputs)[:limit]
-    return Rows(prepare(run, raw.numpy()), torch.cat(targets)[:limit].numpy(), raw, count)
+        if count > limit:  # the rest may be millions of files
+            break
+    raw, total = torch.cat(inputs)[:limit], count if count <= limit else None
+    # As `emcmc evaluate` does: what a stream gives is what the network sees.
+    double = run.record.config.compute.precision == DOUBLE and raw.is_floating_point()
+    seen = raw.double() if double else raw
+    return Rows(seen, torch.cat(targets)[:limit].numpy(), raw, total)
 
 
 def chosen(total: int, limit: int) -> Tensor:

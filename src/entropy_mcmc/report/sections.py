@@ -135,8 +135,12 @@ def rows_note(run: RunData) -> Markup:
     """Which rows the figures are of."""
     assert run.predicted is not None
     rows = run.predicted.rows
-    part = f"{len(rows.targets):,} of {rows.total:,} test rows, chosen by a fixed shuffle"
-    words = part if len(rows.targets) < rows.total else f"all {rows.total:,} test rows"
+    shown = len(rows.targets)
+    words = f"all {shown:,} test rows"
+    if rows.total is None:
+        words = f"the first {shown:,} test rows"
+    elif shown < rows.total:
+        words = f"{shown:,} of {rows.total:,} test rows, chosen by a fixed shuffle"
     return Markup(
         f'<p class="aside">Figures and tables of predictions on this page use {words}. '
         "± is one standard error over test rows.</p>"
