@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test soak lint types check bench clean
+.PHONY: demo test soak lint types check bench docs clean
 
 demo: $(STAMP)
 	$(PY) examples/demo.py
@@ -23,6 +23,9 @@ types: $(STAMP)
 	$(VENV)/bin/mypy
 
 check: lint types test
+
+docs: $(STAMP)
+	$(VENV)/bin/mkdocs build --strict
 
 bench: $(STAMP)
 	$(VENV)/bin/pip install -q -c constraints.txt -e '.[bench]'
