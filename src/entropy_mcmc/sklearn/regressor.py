@@ -46,7 +46,7 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
     weight: there is no `sample_weight`.
 
     >>> import numpy as np
-    >>> x = np.linspace(-1, 1, 200)[:, None]
+    >>> x = np.linspace(-1, 1, 60)[:, None]
     >>> model = EntropyMCMCRegressor(random_state=0).fit(x, 3 * x[:, 0])
     >>> mean, std = model.predict([[0.5]], return_std=True)
     >>> low, high = model.predict_interval([[0.5]], level=0.95)[0]
