@@ -202,8 +202,7 @@ def _write_page(config: RunConfig) -> None:
     from entropy_mcmc.posterior import ranks
     from entropy_mcmc.report.command import write_report
 
-    # `output.report` may not be there in configs of other versions.
-    if not (ranks.is_main() and getattr(config.output, "report", True)):
+    if not (ranks.is_main() and config.output.report):
         return
     try:
         print(f"report: {write_report([config.folder])}")

@@ -13,8 +13,7 @@ from torch import Tensor
 from entropy_mcmc.errors import EntropyMCMCError, StateError
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.engine import Run
-from entropy_mcmc.run.evaluate import SHUFFLED, shuffled
-from entropy_mcmc.run.evaluate import _other as _other_images
+from entropy_mcmc.run.evaluate import SHUFFLED, other_inputs, shuffled
 from entropy_mcmc.run.predict import prepare
 
 ROWS = 2000
@@ -179,7 +178,7 @@ def _strange(run: Run, rows: Rows, limit: int) -> tuple[dict[str, Floats], tuple
 
 
 def _other(run: Run, name: str, limit: int) -> Tensor:
-    inputs = _other_images(name, run.record.config.data.folder, run.problem.test)
+    inputs = other_inputs(name, run.record.config.data.folder, run.problem.test)
     return inputs[chosen(len(inputs), limit)]
 
 

@@ -116,6 +116,7 @@ class OutputConfig:
     checkpoint_seconds: float = option(60.0, "seconds between two checkpoints")
     tensorboard: bool = option(False, "also write TensorBoard event files")
     progress: bool = option(True, "show progress")
+    report: bool = option(True, "write report.html at the end of the command")
     baseline: str = option("auto", "sgd: also train one SGD network; none; auto: for digits only")
 
 

@@ -107,7 +107,7 @@ def _out_of_distribution(run: Run, who: str, test: Dataset, inputs: Tensor) -> I
     config = run.record.config.data
     known = metrics.predictive_entropy(run.posterior.predict_proba(inputs))
     for name in [SHUFFLED] if config.ood is None else config.ood:
-        other = shuffled(test.inputs) if name == SHUFFLED else _other(name, config.folder, test)
+        other = shuffled(test.inputs) if name == SHUFFLED else other_inputs(name, config.folder, test)
         probs = run.posterior.predict_proba(_prepared(run, other))
         strange = metrics.predictive_entropy(probs)
         yield {
@@ -129,7 +129,8 @@ def shuffled(images: Tensor) -> Tensor:
     return images.flatten(2)[..., places].view_as(images)
 
 
-def _other(name: str, folder: str | None, test: Dataset) -> Tensor:
+def other_inputs(name: str, folder: str | None, test: Dataset) -> Tensor:
+    """Out-of-distribution inputs of the shape of the test set's."""
     other = data_sets.load(name, folder=folder, split="test").inputs
     if other.shape[1:] != test.inputs.shape[1:]:
         raise ConfigError(
