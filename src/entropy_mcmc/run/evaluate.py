@@ -107,7 +107,9 @@ def _out_of_distribution(run: Run, who: str, test: Dataset, inputs: Tensor) -> I
     config = run.record.config.data
     known = metrics.predictive_entropy(run.posterior.predict_proba(inputs))
     for name in [SHUFFLED] if config.ood is None else config.ood:
-        other = shuffled(test.inputs) if name == SHUFFLED else other_inputs(name, config.folder, test)
+        other = (
+            shuffled(test.inputs) if name == SHUFFLED else other_inputs(name, config.folder, test)
+        )
         probs = run.posterior.predict_proba(_prepared(run, other))
         strange = metrics.predictive_entropy(probs)
         yield {
