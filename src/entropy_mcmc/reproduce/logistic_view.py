@@ -107,9 +107,12 @@ def draw(path: Path, found: dict[str, Any]) -> None:
                 _band(
                     axes[row, column], result[unit], curve, factor, METHODS[method], PALETTE[method]
                 )
+    # The first steps overshoot; the end is what the curves are compared by.
+    ends = max(np.mean(f["last"]["train_nll"]) for f in found.values())
     last = max(f["iterations"][-1] for m, f in found.items() if m.startswith("entropy"))
     for column, unit in enumerate(("gradients", "iterations")):
         axes[0, column].set(yscale="log", ylabel="training NLL")
+        axes[0, column].set_ylim(top=3 * ends)
         axes[1, column].set(xlabel=unit, ylabel="test accuracy %")
         low = min(100 * np.median(r["curves"]["accuracy"]["mean"]) for r in found.values())
         axes[1, column].set_ylim(low - 2.5, min(100.0, low + 2.0))
