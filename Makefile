@@ -3,6 +3,8 @@ VENV   ?= .venv
 PYTHON ?= python3
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+# Two processes of one thread: nearly twice as fast on two cores as one process of two threads.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test soak lint types check bench docs clean
 
@@ -10,10 +12,10 @@ demo: $(STAMP)
 	$(PY) examples/demo.py
 
 test: $(STAMP)
-	$(PY) -m pytest
+	$(PYTEST)
 
 soak: $(STAMP)
-	$(PY) -m pytest -m soak
+	$(PYTEST) -m soak
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

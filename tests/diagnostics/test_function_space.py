@@ -95,4 +95,4 @@ def test_without_arviz_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
     found = mixing([ar1(10, 0.0, 2, seed) for seed in range(2)])
     assert found.ess is None
-    assert "pip install 'entropy-mcmc[diagnostics]'" in found.notes[0]
+    assert "pip install arviz-stats" in found.notes[0]

@@ -8,7 +8,7 @@ import pytest
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.samplers import fused
 from run.test_ranks import double_config, largest_difference
-from run.test_resume import compare, kill_repeatedly, timed, with_slow_loss
+from run.test_resume import compare, kill_repeatedly, lines, with_slow_loss
 from run.workers import finish, finish_ranks, tiny_config
 
 pytestmark = [
@@ -21,9 +21,9 @@ def test_killed_twice_equals_uninterrupted(tmp_path):
     whole = with_slow_loss(tiny_config(tmp_path / "whole", "emcmc", epochs=300))
     whole = with_parts(whole, sampler={"fused": "yes"})
     killed = replace(whole, run_dir=str(tmp_path / "killed"))
-    timed(replace(whole, run_dir=str(tmp_path / "compiled")))  # fills the compiler's cache
-    seconds = timed(whole)
-    assert kill_repeatedly(killed, 2, seconds, random.Random("2 kills, compiled")) == 2
+    finish(whole)
+    until = lines(tmp_path / "whole")
+    assert kill_repeatedly(killed, 2, until, random.Random("2 kills, compiled")) == 2
     finish(killed)
     compare(tmp_path / "whole", tmp_path / "killed")
     assert "step_path: 'yes'" in (tmp_path / "whole" / "config.yaml").read_text()
