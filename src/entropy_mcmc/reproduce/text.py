@@ -44,9 +44,10 @@ def compared(
     sign = -1.0 if lower else 1.0
     gains = [sign * (a - b) for a, b in zip(better, other, strict=True)]
     mean, error = mean_error(gains)
+    way = "better" if mean >= 0 else "worse"
     if error is None:
-        return Verdict(claim, f"better by {mean:.4g}{unit} (one seed)", UNDECIDED)
-    measured = f"better by {mean:.4g} ± {error:.2g}{unit} (standard error, {len(gains)} seeds)"
+        return Verdict(claim, f"{way} by {abs(mean):.4g}{unit} (one seed)", UNDECIDED)
+    measured = f"{way} by {abs(mean):.4g} ± {error:.2g}{unit} (standard error, {len(gains)} seeds)"
     if abs(mean) <= 2 * error:
         return Verdict(claim, measured, UNDECIDED)
     return Verdict(claim, measured, HOLDS if mean > 0 else FAILS)
