@@ -132,7 +132,11 @@ def test_an_archive_gives_its_members_and_nothing_else(server, tmp_path):
     assert len(server.ranges) == 1  # all there: no second connection
 
 
-@pytest.mark.parametrize("content", [archive(**{"set/b": b"B"}), b"rubbish", archive(a=b"a")[:40]])
+@pytest.mark.parametrize(
+    "content",
+    [archive(**{"set/b": b"B"}), b"rubbish", archive(a=b"a")[:40]],
+    ids=["another member", "no archive", "cut off"],
+)
 def test_a_broken_archive_is_refused(server, tmp_path, content):
     source = remote(server, "set.tar.gz", content, ("set/a.bin",))
     with pytest.raises(DamagedFileError, match="cannot be unpacked"):
