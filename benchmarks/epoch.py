@@ -1,13 +1,13 @@
 """An EMCMC epoch through the run engine against the same epoch with torch's SGD in a plain loop.
 
 ResNet-8, batches of 128 images of CIFAR's shape, augmented; noise is on at every step, and a line
-of the journal is written every epoch of 10 steps (by default the engine writes one in 50 steps).
+of the journal is written every epoch of 3 steps (by default the engine writes one in 50 steps).
 EMCMC is timed twice: with the step of the first epochs, and with the compiled one, which
 `fused: auto` takes for this network after 13,000 steps. All are timed in turns, so that a change of
 the machine's load meets them alike. Processor time says more on a busy machine, wall clock on a
 quiet one.
 
-    OMP_NUM_THREADS=1 python benchmarks/epoch.py --repeats 15 [--out results/benchmarks/epoch.json]
+    OMP_NUM_THREADS=1 python benchmarks/epoch.py --repeats 50 [--out results/benchmarks/epoch.json]
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from entropy_mcmc.run.methods import fill
 from entropy_mcmc.run.problem import build_problem
 from entropy_mcmc.samplers import fused
 
-ROWS, BATCH = 1280, 128
+ROWS, BATCH = 384, 128  # short epochs: turns that follow closely meet the same machine
 STEPS = ROWS // BATCH
 
 
