@@ -35,4 +35,4 @@ def show(results: Results, size: str) -> Outcome:
     return Outcome(COLUMNS, rows, made, notes=[cifar.budget_note(size)])
 
 
-ITEM = Item("confidence calibration", "appendix, Table 8", cifar.jobs, show)
+ITEM = Item("confidence calibration", "appendix, calibration table", cifar.jobs, show)

@@ -13,6 +13,7 @@ from entropy_mcmc import data as data_sets
 from entropy_mcmc import models
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.run.evaluate import SHUFFLED, shuffled
 
 
 def images(
@@ -69,9 +70,8 @@ def network(name: str, start: str | None = None, **options: Any) -> nn.Module:
 
 def strange(name: str, like: Dataset, folder: str | None) -> Tensor:
     """Out-of-distribution pictures of the shape of `like`."""
-    if name == "shuffled":
-        side = like.inputs.shape[-2] * like.inputs.shape[-1]
-        return like.inputs.flatten(2)[..., data_sets.order(0, 0, side)].view_as(like.inputs)
+    if name == SHUFFLED:
+        return shuffled(like.inputs)
     # Partial files are accepted: the number of pictures is part of the result.
     found = data_sets.load(name, folder=folder, split="test", checksum=False).inputs
     return torch.as_tensor(found)

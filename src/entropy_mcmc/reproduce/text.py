@@ -65,7 +65,7 @@ def markdown(outcome: Outcome) -> str:
     parts += [f"![{name}]({name}.png)" for name in outcome.figures]
     if outcome.verdicts:
         lines = [[v.claim, v.measured, f"**{v.decision}**"] for v in outcome.verdicts]
-        parts.append(_table(["claim of the paper", "measured", "verdict"], lines))
+        parts.append(_table(["claim", "measured", "verdict"], lines))
     parts += outcome.notes
     return "\n\n".join(parts)
 
