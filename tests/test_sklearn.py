@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -16,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from entropy_mcmc.errors import ConfigError, NonFiniteError
-from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
+from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor, selection
 from entropy_mcmc.sklearn.base import automatic_steps, moments
 from entropy_mcmc.sklearn.selection import CANDIDATES, FALLBACK
 
@@ -250,6 +251,43 @@ def test_predictions_do_not_depend_on_the_chunks(monkeypatch):
     whole = model.predict(x)
     monkeypatch.setattr("entropy_mcmc.sklearn.base.CHUNK", 7 * 50 * 8)
     np.testing.assert_allclose(model.predict(x), whole, rtol=1e-12)
+
+
+def test_a_small_table_decides_its_network():
+    """Every way to leave something open, and what may then be chosen."""
+    both = [((50, 50), "relu"), ((50,), "tanh")]
+    x, y = load_iris(return_X_y=True)
+    steps = {"n_steps": 60, "n_samples": 2, "n_chains": 1, "random_state": 0}
+    cases = [
+        ({}, both),
+        ({"hidden_layer_sizes": [7]}, [((7,), "relu"), ((7,), "tanh")]),
+        ({"activation": "silu"}, [((50, 50), "silu"), ((50,), "silu")]),
+        ({"activation": "silu", "hidden_layer_sizes": (3, 4)}, [((3, 4), "silu")]),
+        ({"prior_variance": 2.0}, both),
+    ]
+    for given, allowed in cases:
+        model = EntropyMCMCClassifier(**steps, **given).fit(x, y)
+        assert (model.hidden_layer_sizes_, model.activation_) in allowed
+        assert model.params_[0].shape[1:] == (4, model.hidden_layer_sizes_[0])
+        assert np.allclose(model.predict_proba(x).sum(axis=1), 1)
+    few = EntropyMCMCClassifier(**steps).fit(x[::8], y[::8])
+    assert (few.hidden_layer_sizes_, few.activation_) == both[0]
+    assert EntropyMCMCRegressor(**steps).fit(x, y).activation_ == "silu"
+
+
+def test_the_network_that_predicts_held_out_rows_is_chosen(monkeypatch):
+    """The losses of two networks and three priors are given; names and priors follow from them."""
+    networks, priors = [((9,), "relu"), ((5,), "tanh")], (1.0, 2.0, 3.0)
+    table = {
+        "relu": torch.tensor([[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]]),
+        "tanh": torch.tensor([[2.0, 2.0], [1.0, 1.2], [1.1, 1.0]]),
+    }
+    monkeypatch.setattr(selection, "held_out_losses", lambda plan, *_: table[plan.activation])
+    plan = EntropyMCMCClassifier()._plan((100, 4), 2)
+    chosen = selection.choose(plan, torch.zeros(100, 4), torch.zeros(100), networks, priors)
+    assert chosen == (((5,), "tanh"), 2.0)
+    large = selection.choose(plan, torch.zeros(501, 4), torch.zeros(501), networks, priors)
+    assert large == (((9,), "relu"), 2.0)
 
 
 def test_a_table_decides_its_prior():

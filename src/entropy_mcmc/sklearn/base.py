@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from entropy_mcmc.errors import (
 )
 from entropy_mcmc.sklearn.likelihood import Likelihood
 from entropy_mcmc.sklearn.network import ACTIVATIONS, forward
-from entropy_mcmc.sklearn.sampling import Plan, run
+from entropy_mcmc.sklearn.sampling import Network, Plan, run
 
 Doubles = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -43,11 +43,14 @@ CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
 class TableEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the two estimators; see their docstrings for the parameters."""
 
+    networks: ClassVar[tuple[Network, ...]]
+    """What "auto" stands for; where there are several, the rows of a small table choose."""
+
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] = (50, 50),
+        hidden_layer_sizes: Sequence[int] | str = "auto",
         *,
-        activation: str = "silu",
+        activation: str = "auto",
         n_chains: int = 4,
         n_samples: int = 16,
         n_steps: int | str = "auto",
@@ -83,6 +86,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         inputs = torch.from_numpy(((x - self.x_mean_) / self.x_scale_).astype(np.float32))
         plan, likelihood = self._choose(plan, inputs, targets)
         draws, self.lr_ = run_until_finite(plan, lambda p: run(p, inputs, targets, likelihood()))
+        self.hidden_layer_sizes_ = plan.sizes[1:-1]
+        self.activation_ = plan.activation
         self.prior_variance_ = plan.prior_variance
         self.params_ = draws.params
         self.heats_ = draws.heats
@@ -91,6 +96,22 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
         """The plan with what was left to the data, and the likelihood of a run."""
         raise NotImplementedError
+
+    def _networks(self) -> list[Network]:
+        """The networks that the parameters allow, each once."""
+        check_choice("activation", self.activation, ("auto", *ACTIVATIONS))
+        found: list[Network] = []
+        for hidden, activation in self.networks:
+            sizes = hidden if self._sizes_are_automatic() else self.hidden_layer_sizes
+            network = (
+                tuple(check_count("hidden_layer_sizes", h, remedy='or pass "auto"') for h in sizes),
+                activation if self.activation == "auto" else self.activation,
+            )
+            found += [] if network in found else [network]
+        return found
+
+    def _sizes_are_automatic(self) -> bool:
+        return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
 
     def _fixed_prior(self) -> float:
         if self.prior_variance == "auto":
@@ -104,13 +125,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
         rows, features = shape
-        hidden = tuple(check_count("hidden_layer_sizes", h) for h in self.hidden_layer_sizes)
-        check_choice("activation", self.activation, tuple(ACTIVATIONS))
+        hidden, activation = self._networks()[0]
         check_choice("roles", self.roles, ("theta", "guide", "both"))
         steps = automatic_steps(rows) if self.n_steps == "auto" else self.n_steps
         plan = Plan(
             sizes=(features, *hidden, outputs),
-            activation=self.activation,
+            activation=activation,
             chains=check_count("n_chains", self.n_chains),
             steps=check_count("n_steps", steps, remedy='or pass n_steps="auto"'),
             samples=check_count("n_samples", self.n_samples),
@@ -142,7 +162,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         widest = max(p.shape[0] * max(p.shape[1:]) for p in params)
         with torch.no_grad():
             for rows in torch.split(inputs, max(1, CHUNK // widest)):
-                yield forward(params, rows, self.activation)
+                yield forward(params, rows, self.activation_)
 
 
 def automatic_steps(rows: int) -> int:

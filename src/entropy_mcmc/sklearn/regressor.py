@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from entropy_mcmc.sklearn.noise import (
     SMALL,
     guess_noise,
 )
-from entropy_mcmc.sklearn.sampling import Plan
+from entropy_mcmc.sklearn.sampling import Network, Plan
 
 
 class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
@@ -38,7 +38,8 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
 
     The prediction is a mixture: each kept network gives a Gaussian around its output, whose
     variance is the noise learned from all chains. Inputs and targets are standardised inside.
-    The parameters are those of `EntropyMCMCClassifier`.
+    The parameters are those of `EntropyMCMCClassifier`; "auto" is a network of two hidden layers
+    of 50 with "silu".
 
     Up to 5000 rows a pilot run on three folds picks the prior variance ("auto") and a first noise
     variance from held-out rows; above, the prior variance is 3 and the noise is learned alone.
@@ -53,6 +54,8 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
     >>> bool(low < 1.5 < high), bool(std[0] < 0.5)
     (True, True)
     """
+
+    networks: ClassVar[tuple[Network, ...]] = (((50, 50), "silu"),)
 
     def fit(self, X: Any, y: Any) -> EntropyMCMCRegressor:
         """Sample networks for the rows of X and their targets y."""

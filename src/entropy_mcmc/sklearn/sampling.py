@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from entropy_mcmc.sklearn.network import draw_networks, forward
 
 Floats = npt.NDArray[np.float32]
 Watch = Callable[[int, Sequence[Tensor]], None]
+Network = tuple[tuple[int, ...], str]  # widths of the hidden layers, activation
 
 CHECK_EVERY = 50  # steps between two looks for a chain that diverged
 
@@ -54,6 +55,11 @@ class Plan:
         after = step + 1 - first
         room = self.steps - first
         return after > 0 and after * self.samples // room > (after - 1) * self.samples // room
+
+    def using(self, network: Network) -> Plan:
+        """The plan with other hidden layers between the same inputs and outputs."""
+        hidden, activation = network
+        return replace(self, sizes=(self.sizes[0], *hidden, self.sizes[-1]), activation=activation)
 
     def lr_at(self, step: int) -> float:
         """The learning rate falls by a cosine, to a small share of the first."""
