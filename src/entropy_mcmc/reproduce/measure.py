@@ -20,7 +20,9 @@ from entropy_mcmc.run.problem import Problem
 
 Array = NDArray[np.float64]
 ROLES = ("theta", "guide")
-BATCH = 64  # pictures at a time: their activations stay in the cache of a CPU, which halves the time
+BATCH = (
+    64  # pictures at a time: their activations stay in the cache of a CPU, which halves the time
+)
 
 
 def scores(probs: Array, targets: Tensor) -> dict[str, float]:

@@ -111,6 +111,10 @@ def resolved(method: str, numbers: Numbers, rows: int) -> dict[str, Any]:
     return options
 
 
+# Of networks for data of another number than the networks' own ten.
+CLASSES = {"cifar100": {"outputs": 100}}
+
+
 def config(
     method: str, seed: int, chosen: Scale, numbers: Numbers, part: float = 1.0
 ) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def config(
         "log_every": 25,
         "model": {
             "name": "entropy_mcmc.reproduce.pictures:network",
-            "options": {"name": chosen.model},
+            "options": {"name": chosen.model, **CLASSES.get(chosen.data["name"], {})},
         },
         "data": {
             "name": "entropy_mcmc.reproduce.pictures:images",
