@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains, noise
-from entropy_mcmc.chains import sampling
+from entropy_mcmc.chains import codegen, sampling, source
 from entropy_mcmc.chains.parts import Layout, Problem
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
@@ -91,9 +91,16 @@ def test_every_chain_equals_a_naive_loop_with_mini_batches():
         torch.testing.assert_close(draws.theta[chain], naive_sgld(x, 6, chain, 21, 4))
 
 
-def test_compiled_chains_are_the_eager_ones(monkeypatch):
-    """Two groups, of which the second overlaps, and a last call that runs past the end."""
+@pytest.mark.parametrize("version", [codegen.KNOWN_TORCH, "another version"])
+def test_compiled_chains_are_the_eager_ones(monkeypatch, version):
+    """Two groups, of which the second overlaps, and a last call that runs past the end.
+
+    In a version of torch that we do not know, the kernel is called through `torch.compile`.
+    """
+    monkeypatch.setattr(codegen, "KNOWN_TORCH", version)
     monkeypatch.setattr(sampling, "UNROLL", 4)  # compiles in a quarter of the time
+    monkeypatch.setattr(source, "LONGEST", 8)  # three sets of keys
+    monkeypatch.setattr(sampling, "LONGEST", 8)
     monkeypatch.setattr(sampling, "CACHE", 2 * 8 * 12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
@@ -108,6 +115,23 @@ def test_compiled_chains_are_the_eager_ones(monkeypatch):
     ]
     torch.testing.assert_close(draws[0].theta, draws[1].theta, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(draws[0].guide, draws[1].guide, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_that_the_energy_closes_over_may_change(monkeypatch):
+    """A kernel that was made for the first value must not be used for the second."""
+    monkeypatch.setattr(sampling, "UNROLL", 2)
+    centre = torch.zeros(2)
+
+    def energy(theta):
+        return (theta - centre).square().sum()
+
+    common = {"steps": 6, "lr": 0.2, "num_data": 1, "eta": 0.5, "chains": 2, "seed": 3}
+    for value in (0.0, 5.0):
+        centre.fill_(value)
+        eager, fast = (
+            chains.run(energy, torch.zeros(2), compile=use, **common) for use in (False, True)
+        )
+        torch.testing.assert_close(fast.theta, eager.theta, rtol=1e-4, atol=1e-5)
 
 
 def test_thinning_and_burn_in_pick_states_of_the_same_chain():

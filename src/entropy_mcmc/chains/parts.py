@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,19 +82,16 @@ class Problem:
     data: tuple[Tensor, ...]
     rows: int  # drawn per step; 0 takes all data
 
-    def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
+    def gradients(self, theta: Tensor, rows: Tensor, data: Sequence[Tensor]) -> Tensor:
         """Gradients of all chains, (chain, element); `rows` is (chain, row)."""
         if self.rows == 0:
-            slopes: Tensor = vmap(grad(self._on_all))(theta)
+            slopes: Tensor = vmap(grad(lambda t: self.energy(self.layout.tree(t), *data)))(theta)
         else:
-            slopes = vmap(grad(self._on_rows))(theta, rows)
+            slopes = vmap(grad(self._on_rows), in_dims=(0, 0, None))(theta, rows, tuple(data))
         return slopes
 
-    def _on_all(self, theta: Tensor) -> Tensor:
-        return self.energy(self.layout.tree(theta), *self.data)
-
-    def _on_rows(self, theta: Tensor, rows: Tensor) -> Tensor:
-        return self.energy(self.layout.tree(theta), *(part[rows] for part in self.data))
+    def _on_rows(self, theta: Tensor, rows: Tensor, data: tuple[Tensor, ...]) -> Tensor:
+        return self.energy(self.layout.tree(theta), *(part[rows] for part in data))
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from entropy_mcmc import noise
-from entropy_mcmc.chains.codegen import OPTIONS, vectors_along_rows
+from entropy_mcmc.chains.codegen import Call, compiled
 from entropy_mcmc.chains.parts import Chains, Layout, Method, Problem, Tree
-from entropy_mcmc.chains.source import Source
+from entropy_mcmc.chains.source import LONGEST, Keys, Source
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
-from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler
-from entropy_mcmc.samplers import fused as compiled
+from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler, fused
 from entropy_mcmc.samplers.codegen import quiet_compiler
 from entropy_mcmc.samplers.entropy_mcmc import choose_rule
 from entropy_mcmc.samplers.scales import scales
@@ -84,12 +83,11 @@ def run(
     problem = Problem(_functional(energy, loss), layout, tuple(data), _row_count(data, batch_size))
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
-    use = wanted and compiled.available(device_type)
+    use = wanted and fused.available(device_type)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         if use:
             stack.enter_context(quiet_compiler())
-            stack.enter_context(vectors_along_rows())
         return _sample(problem, flat, sampler, settings, range(burn_in, steps, thin), steps, use)
 
 
@@ -105,21 +103,23 @@ def _sample(
     method = _method(sampler, settings)
     variables = _variables(sampler, settings, flat)
     draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in variables[:2]]
-    source = Source(problem, flat, method, UNROLL, use_compiler)
-    advance = _advance(problem, method, use_compiler)
     groups = _groups(problem, flat, use_compiler)
+    sources = [Source(problem, flat, method, UNROLL, use_compiler, group) for group in groups]
     states = [[v[group].clone() for v in variables] for group in groups]
-    for start in range(0, steps, source.block):
-        count = min(source.block, steps - start)
+    advance: Call | None = None
+    for start in range(0, steps, LONGEST):
+        count = min(LONGEST, steps - start)
         if use_compiler:  # a shorter call would be compiled anew; what is past the end is dropped
             count = -(-count // UNROLL) * UNROLL
-        block = source.draw(start, count)
+        keys = Keys.of(method.seed, start, count, flat.device)
         for i, group in enumerate(groups):
-            # Contiguous, so that one kernel serves any number of groups.
-            own = [part[:, group].contiguous() if part.ndim > 2 else part for part in block]
-            for k in range(0, count, UNROLL):
-                states[i], trace = advance(states[i], *(part[k : k + UNROLL] for part in own))
-                _keep([draw[group] for draw in draws], trace, kept, start + k)
+            own = [draw[group] for draw in draws]
+            for first, drawn in sources[i].calls(keys, count):
+                arguments = [*drawn, *problem.data, *states[i]]
+                advance = advance or _advance(problem, method, arguments, use_compiler)
+                moved = advance(arguments)
+                states[i], trace = list(moved[: len(variables)]), moved[len(variables) :]
+                _keep(own, trace, kept, start + first)
     guide = problem.layout.tree(draws[1]) if sampler == "emcmc" else None
     return Chains(problem.layout.tree(draws[0]), guide)
 
@@ -142,7 +142,7 @@ def _groups(problem: Problem, flat: Tensor, use_compiler: bool) -> list[slice]:
     ]
 
 
-def _keep(draws: list[Tensor], trace: list[Tensor], kept: range, start: int) -> None:
+def _keep(draws: list[Tensor], trace: Sequence[Tensor], kept: range, start: int) -> None:
     """Copy the states that are kept from a trace (chain, step, element) that begins at `start`."""
     first = max(0, -(-(start - kept.start) // kept.step))
     if first >= len(kept):
@@ -152,35 +152,38 @@ def _keep(draws: list[Tensor], trace: list[Tensor], kept: range, start: int) -> 
         draw[:, first : first + chosen.shape[1]] = chosen
 
 
-def _advance(problem: Problem, method: Method, use_compiler: bool) -> Any:
-    """Several steps in one call: new variables, and the first two of them after every step."""
+def _advance(problem: Problem, method: Method, arguments: list[Tensor], use_compiler: bool) -> Call:
+    """Several steps in one call.
 
-    def advance(
-        variables: list[Tensor], first: Tensor, second: Tensor, rows: Tensor
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    From draws (normals, normals, rows), data and variables to new variables, and the first two of
+    them after every step, (chain, step, element).
+    """
+
+    def advance(first: Tensor, second: Tensor, rows: Tensor, *others: Tensor) -> list[Tensor]:
+        data, variables = others[: len(problem.data)], list(others[len(problem.data) :])
         trace = []
         for k in range(rows.shape[0]):
-            slope = problem.gradients(variables[0], rows[k])
+            slope = problem.gradients(variables[0], rows[k], data)
             eps = (first[k], second[k]) if method.normals else None
             variables = list(method.rule([*variables, slope], eps, method.coefficients))
             trace.append(variables[:2])
-        return variables, [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
+        kept = [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
+        return [*variables, *kept]
 
     if not use_compiler:
-        return advance
-    # A second run of the same energy on the same data must not compile again.
-    data = tuple(map(id, problem.data))
-    key = (problem.energy, problem.layout, problem.rows, data, method.rule, method.coefficients)
+        return lambda tensors: advance(*tensors)
+    # A second run of the same energy on data of the same shapes must not compile again.
+    shapes = tuple((t.shape, t.stride(), t.dtype, t.device) for t in arguments)
+    threads = torch.get_num_threads()
+    key = (problem.energy, problem.layout, method.rule, method.coefficients, shapes, threads)
     if key not in _compiled:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
-        source = compiled.own_code(advance, method.rule)
-        function = torch.compile(source, dynamic=False, fullgraph=True, options=OPTIONS)
-        _compiled[key] = function, problem  # keeps the ids of the data alive
-    return _compiled[key][0]
+        _compiled[key] = compiled(fused.own_code(advance, method.rule), arguments)
+    return _compiled[key]
 
 
-_compiled: dict[tuple[Any, ...], tuple[Any, Problem]] = {}
+_compiled: dict[tuple[Any, ...], Call] = {}
 
 
 def _method(sampler: str, settings: dict[str, Any]) -> Method:

@@ -1,9 +1,10 @@
-"""Normals and mini-batches of a block of steps, all chains at once."""
+"""Normals and mini-batches of a block of steps, for a group of chains."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,47 +16,77 @@ from entropy_mcmc.samplers import fused
 from entropy_mcmc.samplers.codegen import two_vectors_at_a_time
 
 BATCH_STREAM = 255
-BLOCK = 2**21  # normals drawn at a time
-LONGEST = 4096  # steps of a block
+BLOCK = 2**20  # normals drawn at a time: a call costs as much as 2**16 of them
+LONGEST = 4096  # steps whose keys are made at a time, a multiple of what one call does
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Of the generator, for consecutive steps; all chains have the same."""
+
+    normals: list[Tensor]
+    rows: list[Tensor]
+
+    @classmethod
+    def of(cls, seed: int, start: int, count: int, device: torch.device) -> Keys:
+        """Those of `count` steps from `start` on."""
+        words = (
+            noise.step_schedules(seed, start, count, stream, device=device)
+            for stream in (0, BATCH_STREAM)
+        )
+        return cls(*(list(w[:, :, None, None].unbind()) for w in words))
 
 
 class Source:
-    """Normals and rows as functions of the step; blocks are multiples of `unroll` steps."""
+    """Normals and rows of some chains as functions of the step.
+
+    Blocks are multiples of `unroll` steps.
+    """
 
     def __init__(
-        self, problem: Problem, flat: Tensor, method: Method, unroll: int, use_compiler: bool
+        self,
+        problem: Problem,
+        flat: Tensor,
+        method: Method,
+        unroll: int,
+        use_compiler: bool,
+        group: slice,
     ) -> None:
         self.method, self.problem, self.like, self.compiled = method, problem, flat, use_compiler
-        self.x0, self.x1 = problem.layout.counters(flat.shape[0], flat.device)
-        steps = min(LONGEST, BLOCK // max(flat.numel(), 1))
-        self.block = max(unroll, steps // unroll * unroll)
+        self.x0, x1 = problem.layout.counters(flat.shape[0], flat.device)
+        self.x1 = x1[group]
+        self.chains = torch.arange(flat.shape[0], device=flat.device)[group]
+        steps = min(LONGEST, BLOCK // max(self.x1.numel(), 1))
+        self.unroll, self.block = unroll, max(unroll, steps // unroll * unroll)
 
-    def draw(self, start: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    def calls(self, keys: Keys, count: int) -> Iterator[tuple[int, list[Tensor]]]:
+        """What each call of `unroll` steps takes, with the number of its first step."""
+        for start in range(0, count, self.block):
+            drawn = self.draw(keys, slice(start, min(start + self.block, count)))
+            for k in range(0, len(drawn[0]), self.unroll):
+                yield start + k, [part[k : k + self.unroll] for part in drawn]
+
+    def draw(self, keys: Keys, steps: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Two normals per (step, chain, element), and rows per (step, chain, row).
 
         What the rule does not take is left empty.
         """
+        count = steps.stop - steps.start
         normals = [self.like.new_empty(count, 0)] * 2
         if self.method.normals:
-            words = self._words(start, count, 0)
+            words = [word[steps] for word in keys.normals]
             drawn = self._call(_normals, words, self.x0, self.x1, self.method.normals)
             normals[: len(drawn)] = [x.to(self.like.dtype) for x in drawn]
-        return normals[0], normals[1], self._rows(start, count)
+        return normals[0], normals[1], self._rows([word[steps] for word in keys.rows], count)
 
-    def _rows(self, start: int, count: int) -> Tensor:
-        number, chains, device = self.problem.rows, self.like.shape[0], self.like.device
+    def _rows(self, words: Sequence[Tensor], count: int) -> Tensor:
+        number, device = self.problem.rows, self.like.device
         if number == 0:
-            return torch.empty(count, chains, 0, dtype=torch.int64, device=device)
+            return torch.empty(count, len(self.chains), 0, dtype=torch.int64, device=device)
         x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
-        x1 = (torch.arange(chains, device=device) * 2**10).to(torch.int32)[:, None]
-        words = self._words(start, count, BATCH_STREAM)
+        x1 = (self.chains * 2**10).to(torch.int32)[:, None]
         rows: Tensor = self._call(_rows, words, x0, x1, len(self.problem.data[0]))
         return rows
-
-    def _words(self, start: int, count: int, stream: int) -> list[Tensor]:
-        device = self.like.device
-        words = noise.step_schedules(self.method.seed, start, count, stream, device=device)
-        return list(words[:, :, None, None].unbind())
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if not self.compiled:
