@@ -51,6 +51,19 @@ def test_fused_equals_eager(device, temperature):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
+def test_other_versions_of_torch_go_through_torch_compile(monkeypatch):
+    cpu = torch.device("cpu")
+    direct = chain(cpu, 3, fused=True)
+    monkeypatch.setattr(fused, "KNOWN_TORCH", "another version")
+    fused._ready.cache_clear()
+    try:
+        guarded = chain(cpu, 3, fused=True)
+    finally:
+        fused._ready.cache_clear()
+    for a, b in zip(direct, guarded, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
 @pytest.mark.parametrize("path", [False, True])
 def test_acceptance_a_on_both_paths(device, path, temperature):

@@ -4,18 +4,20 @@ Threefry is one long chain of dependent instructions, so a core that works on a 
 for its own results; on two independent vectors it does not. Inductor has the types for that
 (`VectorizedN`) but no setting, and it reinterprets float bits through memory. Both are overridden
 here, during our own compilations alone and only in the version of torch whose internals were looked
-at; in others nothing is changed, and the kernel is slower but computes the same.
+at; in others nothing is changed, and the kernel is slower but computes the same. The same holds of
+the direct call of a kernel.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 
 VECTORS = 2
 KNOWN_TORCH = "2.13."
@@ -63,3 +65,54 @@ def _bitcast(x: Any, dtype: Any, src_dtype: Any) -> str:
         f"for (int i = 0; i < {number}; i++) bits[i] = at::vec::cast<{name}>({x}[i]); "
         f"return bits; }}()"
     )
+
+
+def without_guards(
+    function: Callable[..., None], options: dict[str, Any], example: Sequence[Tensor]
+) -> Callable[..., None]:
+    """`function` compiled for CPU tensors like `example`, of which some have another length.
+
+    Around a kernel `torch.compile` checks its arguments and passes them through several wrappers:
+    150 µs a call, as long as 50,000 parameters take. Our caller keeps types and layout fixed, so
+    what inductor returns is called directly; the first call, an ordinary one, shows in which order
+    it takes the arguments. Their common length is an argument of its own.
+    """
+    from torch._functorch import config as functorch
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    inner: list[Any] = []
+    given: list[Any] = []
+
+    def compile_inner(graph: Any, inputs: Any, **settings: Any) -> Any:
+        found: Any = compile_fx_inner(graph, inputs, **settings)
+        inner.append(found)
+
+        def first_call(arguments: list[Any]) -> Any:
+            given[:] = arguments
+            return found(arguments)
+
+        first_call._boxed_call = True  # type: ignore[attr-defined]
+        return first_call
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        settings = {**options, "cpp_wrapper": True, "size_asserts": False}
+        return compile_fx(graph, inputs, inner_compile=compile_inner, config_patches=settings)
+
+    length = example[-1].numel()
+    for tensor in example:
+        if tensor.numel() != length:
+            torch._dynamo.mark_static(tensor)
+    # Its cache would skip `compile_inner`; inductor's own, on disk, is within.
+    with functorch.patch(enable_autograd_cache=False):
+        torch.compile(function, backend=backend, dynamic=True, fullgraph=True)(*example)
+    (call,) = inner
+    places = {id(tensor): i for i, tensor in enumerate(example)}
+    order = [places[id(a)] if isinstance(a, Tensor) else None for a in given]
+    if any(i is None and a != length for i, a in zip(order, given, strict=True)):
+        raise AssertionError(f"the kernel takes other sizes than {length}: {given}")
+
+    def run(*arguments: Tensor) -> None:
+        size = arguments[-1].numel()
+        call([size if i is None else arguments[i] for i in order])
+
+    return run

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc import noise
 from entropy_mcmc.samplers import fused as compiled
@@ -74,13 +75,16 @@ def _normals(schedule: noise.Schedule, slots: tuple[Slot, ...], start: int, like
 
 
 def _flatten(column: Sequence[Tensor], bucket: Bucket) -> Tensor:
-    parts = [local(column[i]).detach().reshape(-1) for i in bucket.members]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    parts = [local(column[i]) for i in bucket.members]
+    if len(parts) == 1:
+        return parts[0].reshape(-1)
+    flat: Tensor = _flatten_dense_tensors(parts)  # type: ignore[no-untyped-call]
+    return flat
 
 
 def _write_back(column: Sequence[Tensor], bucket: Bucket, value: Tensor) -> None:
     targets = [local(column[i]) for i in bucket.members]
     if len(targets) == 1 and targets[0].data_ptr() == value.data_ptr():
         return  # `reshape` gave a view, which the kernel has moved already
-    parts = torch.split(value, [place.size for place in bucket.slots])
-    torch._foreach_copy_(targets, [p.view_as(t) for p, t in zip(parts, targets, strict=True)])
+    parts = _unflatten_dense_tensors(value, targets)  # type: ignore[no-untyped-call]
+    torch._foreach_copy_(targets, parts)

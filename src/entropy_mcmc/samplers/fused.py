@@ -20,7 +20,12 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.samplers.buckets import Slot, merged_counters
-from entropy_mcmc.samplers.codegen import quiet_compiler, two_vectors_at_a_time
+from entropy_mcmc.samplers.codegen import (
+    KNOWN_TORCH,
+    quiet_compiler,
+    two_vectors_at_a_time,
+    without_guards,
+)
 
 LARGEST = 2**30  # elements per call, so that an index fits 32 bits
 LEAST = 64  # elements; torch.compile would specialise on smaller sizes (1, or equal to another)
@@ -66,7 +71,8 @@ def run(
     constants = _constants(tuple(coefficients), like.dtype, like.device)
     kind = "quiet" if schedule is None else "merged" if len(slots) > 1 else "single"
     counts = len(values), len(coefficients)
-    compiled = _ready(rule, moves, kind, counts, like.dtype, like.device)
+    threads = torch.get_num_threads()
+    compiled = _ready(rule, moves, kind, counts, like.dtype, like.device, threads)
     if schedule is None:
         compiled(constants, *values)
         return
@@ -109,25 +115,29 @@ def _ready(
     counts: tuple[int, int],
     dtype: torch.dtype,
     device: torch.device,
+    threads: int,
 ) -> Kernel:
     """The kernel after a first call at a typical size, so that the first tensor decides nothing.
 
-    `counts` are the numbers of values and of coefficients.
+    `counts` are the numbers of values and of coefficients; the number of threads is compiled in.
     """
-    compiled = kernel(rule, moves, kind)
+    source = own_code(kernel_source(rule, moves, kind), rule)
     values = [torch.ones(TYPICAL, dtype=dtype, device=device) for _ in range(counts[0])]
     constants = torch.zeros(counts[1], dtype=dtype, device=device)
     words = _words(noise.key_schedule(0, noise.ELEMENT_ROUNDS), device)
     counters = torch.zeros(2, TYPICAL, dtype=torch.int32, device=device).unbind()
     extra = {"quiet": (), "single": (words, _words((0, 0), device)), "merged": (words, *counters)}
+    example = [t.clone() for t in (constants, *extra[kind], *values)]
     with quiet_compiler(), two_vectors_at_a_time():
-        compiled(constants, *extra[kind], *values)
+        if device.type == "cpu" and torch.__version__.startswith(KNOWN_TORCH):
+            return without_guards(source, OPTIONS, example)
+        compiled: Kernel = torch.compile(source, dynamic=True, fullgraph=True, options=OPTIONS)
+        compiled(*example)
     return compiled
 
 
-@functools.cache
-def kernel(rule: Any, moves: int, kind: str) -> Kernel:
-    """Compile `rule` once for all tensor sizes: quiet (no noise), single tensor, or merged."""
+def kernel_source(rule: Any, moves: int, kind: str) -> Kernel:
+    """What is compiled, once for all tensor sizes: quiet (no noise), single tensor, or merged."""
 
     def quiet(constants: Tensor, *values: Tensor) -> None:
         _apply(rule, moves, constants, values, None)
@@ -141,8 +151,8 @@ def kernel(rule: Any, moves: int, kind: str) -> Kernel:
         index = torch.arange(values[0].numel(), dtype=torch.int32, device=words.device)
         merged(constants, words, index + origin[0], origin[1].expand_as(index), *values)
 
-    source = {"quiet": quiet, "merged": merged, "single": single}[kind]
-    return torch.compile(own_code(source, rule), dynamic=True, fullgraph=True, options=OPTIONS)
+    sources: dict[str, Kernel] = {"quiet": quiet, "merged": merged, "single": single}
+    return sources[kind]
 
 
 def _apply(rule: Any, moves: int, constants: Tensor, values: Sequence[Tensor], eps: Any) -> None:
