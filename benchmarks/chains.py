@@ -13,15 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import timing
 import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains
-from entropy_mcmc.chains import codegen
+from entropy_mcmc.chains import codegen, sampling, source
 from entropy_mcmc.samplers.codegen import quiet_compiler
 
 ROWS, WEIGHTS, BATCH, LR = 12_000, 784, 64, 0.01
@@ -84,6 +86,32 @@ def blackjax_sgld(x: Any, y: Any, number: int, steps: int) -> Callable[[], objec
     return lambda: many(keys).block_until_ready()
 
 
+def profile(run: Callable[[], object], chain_steps: int) -> dict[str, float]:
+    """Microseconds of wall clock per chain-step of a run, by what it was spent on."""
+    spent = dict.fromkeys(("draws", "kernel", "keeping"), 0.0)
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = function(*arguments)
+            spent[name] += time.perf_counter() - start
+            return result
+
+        return call
+
+    made = sampling._advance
+    with (
+        patch.object(source.Source, "draw", timed("draws", source.Source.draw)),
+        patch.object(sampling, "_keep", timed("keeping", sampling._keep)),
+        patch.object(sampling, "_advance", lambda *given: timed("kernel", made(*given))),
+    ):
+        start = time.perf_counter()
+        run()
+        whole = time.perf_counter() - start
+    spent["rest"] = whole - sum(spent.values())
+    return {name: round(1e6 * seconds / chain_steps, 2) for name, seconds in spent.items()}
+
+
 def compare(
     data: tuple[torch.Tensor, torch.Tensor],
     number: int,
@@ -104,6 +132,9 @@ def compare(
     times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     speeds = {k: number * steps / statistics.median(t) for k, t in times.items()}
     out: dict[str, Any] = {"chain_steps_per_second": speeds, "rows": []}
+    profiles = [profile(actions["ours sgld"], number * steps) for _ in range(repeats)]
+    middle = {name: statistics.median(p[name] for p in profiles) for name in profiles[0]}
+    out["our_sgld_us_per_chain_step"] = middle
     for name in ("sgld", "emcmc"):
         if "blackjax sgld" in times:
             many = f"{number} chain" + ("s" if number > 1 else "")

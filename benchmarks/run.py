@@ -92,9 +92,28 @@ def tables(results: list[dict[str, Any]]) -> str:
         blocks.append(f"### {result['name']}\n`{result['command']}`, {threads}, {clock}, "
                       f"{result['date']}, {result['machine']}; {versions}.")  # fmt: skip
         blocks.append(timing.table(result["rows"]))
+        if "one" in result:
+            blocks.append(profile_table(result))
         if "scaling" in result:
             blocks.append(scaling_table(result["scaling"]))
     return "\n\n".join(blocks)
+
+
+def profile_table(result: dict[str, Any]) -> str:
+    """Where a chain-step of our SGLD spends its time, beside the others' whole."""
+    parts = list(result["one"]["our_sgld_us_per_chain_step"])
+    names = ["blackjax sgld", "ours emcmc", "ours sgld", "floor"]
+    lines = [
+        f"| µs per chain-step | {' | '.join([*names, *(f'of ours sgld: {p}' for p in parts)])} |",
+        "|---|" + "---|" * (len(names) + len(parts)),
+    ]
+    for label, key in (("1 chain", "one"), ("64 chains", "many")):
+        speeds, spent = (
+            result[key][k] for k in ("chain_steps_per_second", "our_sgld_us_per_chain_step")
+        )
+        whole = [f"{1e6 / speeds[n]:.1f}" if n in speeds else "–" for n in names]
+        lines.append(f"| {label} | {' | '.join([*whole, *(f'{spent[p]:.1f}' for p in parts)])} |")
+    return "\n".join(lines)
 
 
 def scaling_table(rows: list[dict[str, float]]) -> str:
