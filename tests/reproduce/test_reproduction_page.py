@@ -7,7 +7,7 @@ import pytest
 
 from entropy_mcmc.cli import main
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.reproduce import page
+from entropy_mcmc.reproduce import headline, page
 from entropy_mcmc.reproduce.items import MODULES, Outcome, Verdict
 from entropy_mcmc.reproduce.jobs import Place
 from entropy_mcmc.reproduce.running import write
@@ -19,6 +19,32 @@ def test_the_committed_page_is_the_generated_one():
     text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     message = "run `emcmc reproduce --page docs/reproduction.md` and commit the result"
     assert text == page.page(ROOT / "results", "laptop"), message
+
+
+def test_the_readmes_table_is_the_generated_one():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    message = "run `emcmc reproduce --headline README.md` and commit the result"
+    assert text == headline.placed(text, ROOT / "results", "laptop"), message
+
+
+def test_the_headline_joins_two_items_by_method(tmp_path):
+    columns = ["data", "method", "samples", "accuracy %", "NLL", "ECE %", "last", "NLL"]
+    cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "54", "1.3"]
+    place = Place(tmp_path / "results" / "laptop", tmp_path)
+    write("classification", Outcome(columns, [cells], [], notes=["Equal budget."]), place, {})
+    columns = ["data", "strangers", "method", "AUROC %", "AUPR %", "FPR95 %"]
+    write("ood", Outcome(columns, [["cifar10", "svhn", "SGD", "80", "1", "2"]], []), place, {})
+    page_file = tmp_path / "page.md"
+    page_file.write_text(f"before\n{headline.MARKS[0]}\nold\n{headline.MARKS[1]}\nafter\n")
+    command = ["reproduce", "--headline", str(page_file), "--results", str(tmp_path / "results")]
+    assert main(command) == 0
+    text = page_file.read_text(encoding="utf-8")
+    assert "| SGD | 1 | 55 ± 1 | 1.2 | 9 | 80 |\n\nEqual budget.\n" in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    with pytest.raises(ConfigError, match="must hold the lines"):
+        headline.placed("no marks", tmp_path / "results", "laptop")
 
 
 def test_the_committed_figures_are_those_of_the_results():

@@ -19,6 +19,11 @@ def main(argv: list[str]) -> int:
 
         page.write(Path(options.page), Path(options.results), options.scale)
         return 0
+    if options.headline:
+        from entropy_mcmc.reproduce import headline
+
+        headline.write(Path(options.headline), Path(options.results), options.scale)
+        return 0
     if options.list or not options.items:
         return _list()
     if options.workers > 1:
@@ -52,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=1, help="processes side by side")
     parser.add_argument("--show", action="store_true", help="show what is there, compute nothing")
     parser.add_argument("--page", metavar="FILE", help="write the page of all finished items")
+    parser.add_argument("--headline", metavar="FILE", help="put the main table between its marks")
     return parser
 
 
