@@ -54,7 +54,7 @@ def floor(x: torch.Tensor, number: int, steps: int) -> Callable[[], object]:
         return [(x[rows] * theta).sum(-1)]
 
     with torch.no_grad(), quiet_compiler():
-        call = codegen.compiled(read, [rows[0], x, theta])
+        call = codegen.compiled(read, [rows[0], x, theta], direct=True)
     return lambda: [call([part, x, theta]) for part in rows]
 
 

@@ -117,17 +117,20 @@ def test_compiled_chains_are_the_eager_ones(monkeypatch, version):
     torch.testing.assert_close(draws[0].guide, draws[1].guide, rtol=1e-4, atol=1e-5)
 
 
-def test_a_tensor_that_the_energy_closes_over_may_change(monkeypatch):
+@pytest.mark.parametrize("kind", ["tensor", "number"])
+def test_what_the_energy_closes_over_may_change(monkeypatch, kind):
     """A kernel that was made for the first value must not be used for the second."""
     monkeypatch.setattr(sampling, "UNROLL", 2)
-    centre = torch.zeros(2)
+    centre = torch.zeros(2) if kind == "tensor" else 0.0
 
     def energy(theta):
         return (theta - centre).square().sum()
 
+    assert (codegen.constants(energy) is None) == (kind == "tensor")
+
     common = {"steps": 6, "lr": 0.2, "num_data": 1, "eta": 0.5, "chains": 2, "seed": 3}
     for value in (0.0, 5.0):
-        centre.fill_(value)
+        centre = centre.fill_(value) if kind == "tensor" else value
         eager, fast = (
             chains.run(energy, torch.zeros(2), compile=use, **common) for use in (False, True)
         )

@@ -6,12 +6,14 @@ along the batch, where consecutive rows lie anywhere in memory, and it would com
 every column. Both are put right here; the first in the version of torch whose internals were read.
 
 What `torch.compile` does around a kernel (guards, wrappers, buffers made in Python) takes 100 µs a
-call, as long as four steps of logistic regression. All of it serves inputs that may change; ours do
-not, so in that version the steps are traced once and inductor's C++ is called directly: 10 µs.
+call, as long as four steps of logistic regression. All of it serves what may change. For an energy
+that depends on its arguments and on plain numbers alone nothing does, so in that version its steps
+are traced once and inductor's C++ is called directly: 10 µs.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -32,19 +34,45 @@ OPTIONS: dict[str, Any] = {**fused.OPTIONS, "realize_opcount_threshold": 8}
 Call = Callable[[list[Tensor]], Sequence[Tensor]]
 
 
-def compiled(function: Callable[..., Sequence[Tensor]], example: list[Tensor]) -> Call:
+def constants(energy: Callable[..., Any]) -> tuple[Any, ...] | None:
+    """The plain values that a function sees besides its arguments; None if it sees others.
+
+    A direct call has these compiled in. Of anything else (tensors, objects, functions) one cannot
+    say whether it changed since: that is left to the guards of `torch.compile`.
+
+    >>> constants(lambda theta: torch.sum(theta))
+    ()
+    >>> constants([].append) is None
+    True
+    """
+    if not inspect.isfunction(energy):
+        return None
+    seen = inspect.getclosurevars(energy)
+    values: dict[str, Any] = {**seen.globals, **seen.nonlocals, **(energy.__kwdefaults__ or {})}
+    values |= {str(i): value for i, value in enumerate(energy.__defaults__ or ())}
+    known = {name for name, value in values.items() if _never_changes(value)}
+    left = sorted((name, value) for name, value in values.items() if name not in known)
+    return tuple(left) if all(type(v) in (int, float, bool, str) for _, v in left) else None
+
+
+def _never_changes(value: Any) -> bool:
+    return inspect.ismodule(value) and value.__name__.split(".")[0] in ("torch", "math")
+
+
+def compiled(
+    function: Callable[..., Sequence[Tensor]], example: list[Tensor], *, direct: bool
+) -> Call:
     """`function` for tensors of the shapes of `example`, which the caller never changes."""
+    known = torch.__version__.startswith(KNOWN_TORCH) and example[0].device.type == "cpu"
     with vectors_along_rows(), two_vectors_at_a_time():
-        if torch.__version__.startswith(KNOWN_TORCH) and example[0].device.type == "cpu":
-            direct = _directly(function, example)
-            if direct:
-                return direct
+        if direct and known:
+            return _directly(function, example)
         through = torch.compile(function, dynamic=False, fullgraph=True, options=OPTIONS)
         through(*example)  # compiles, with the vectors as they are set here
     return lambda tensors: through(*tensors)
 
 
-def _directly(function: Callable[..., Sequence[Tensor]], example: list[Tensor]) -> Call | None:
+def _directly(function: Callable[..., Sequence[Tensor]], example: list[Tensor]) -> Call:
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
@@ -54,10 +82,8 @@ def _directly(function: Callable[..., Sequence[Tensor]], example: list[Tensor]) 
         torch.func.functionalize(function),
         decomposition_table=select_decomp_table(),
         tracing_mode="fake",
-        _allow_non_fake_inputs=True,
+        _allow_non_fake_inputs=True,  # tensors that the energy makes of numbers
     )(*example)
-    if any(node.op == "get_attr" for node in graph.graph.nodes):
-        return None  # a tensor that the energy closes over may change: that needs the guards
     with config.patch(OPTIONS):
         call: Call = compile_fx_inner(graph, example, cpp_wrapper=True)
     return call

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from entropy_mcmc import noise
-from entropy_mcmc.chains.codegen import Call, compiled
+from entropy_mcmc.chains.codegen import Call, compiled, constants
 from entropy_mcmc.chains.parts import Chains, Layout, Method, Problem, Tree
 from entropy_mcmc.chains.source import LONGEST, Keys, Source
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
@@ -175,11 +175,14 @@ def _advance(problem: Problem, method: Method, arguments: list[Tensor], use_comp
     # A second run of the same energy on data of the same shapes must not compile again.
     shapes = tuple((t.shape, t.stride(), t.dtype, t.device) for t in arguments)
     threads = torch.get_num_threads()
-    key = (problem.energy, problem.layout, method.rule, method.coefficients, shapes, threads)
+    plain = constants(problem.energy)
+    key = (problem.energy, plain, problem.layout, method.rule, method.coefficients, shapes, threads)
     if key not in _compiled:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
-        _compiled[key] = compiled(fused.own_code(advance, method.rule), arguments)
+        _compiled[key] = compiled(
+            fused.own_code(advance, method.rule), arguments, direct=plain is not None
+        )
     return _compiled[key]
 
 
