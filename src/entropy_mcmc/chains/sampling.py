@@ -104,7 +104,11 @@ def _sample(
     variables = _variables(sampler, settings, flat)
     draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in variables[:2]]
     groups = _groups(problem, flat, use_compiler)
-    sources = [Source(problem, flat, method, UNROLL, use_compiler, group) for group in groups]
+    # All chains' counters once: a copy for each group would grow with the square of the chains.
+    counters = problem.layout.counters(flat.shape[0], flat.device)
+    sources = [
+        Source(problem, flat, method, UNROLL, use_compiler, counters, group) for group in groups
+    ]
     states = [[v[group].clone() for v in variables] for group in groups]
     advance: Call | None = None
     for start in range(0, steps, LONGEST):

@@ -50,11 +50,11 @@ class Source:
         method: Method,
         unroll: int,
         use_compiler: bool,
+        counters: tuple[Tensor, Tensor],
         group: slice,
     ) -> None:
         self.method, self.problem, self.like, self.compiled = method, problem, flat, use_compiler
-        self.x0, x1 = problem.layout.counters(flat.shape[0], flat.device)
-        self.x1 = x1[group]
+        self.x0, self.x1 = counters[0], counters[1][group]
         self.chains = torch.arange(flat.shape[0], device=flat.device)[group]
         steps = min(LONGEST, BLOCK // max(self.x1.numel(), 1))
         self.unroll, self.block = unroll, max(unroll, steps // unroll * unroll)

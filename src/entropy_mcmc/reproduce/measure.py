@@ -20,9 +20,7 @@ from entropy_mcmc.run.problem import Problem
 
 Array = NDArray[np.float64]
 ROLES = ("theta", "guide")
-BATCH = (
-    64  # pictures at a time: their activations stay in the cache of a CPU, which halves the time
-)
+BATCH = 64  # pictures at a time: their activations stay in a CPU's cache
 
 
 def scores(probs: Array, targets: Tensor) -> dict[str, float]:
