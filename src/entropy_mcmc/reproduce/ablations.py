@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from entropy_mcmc.reproduce import search
 from entropy_mcmc.reproduce.items import Results
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.methods import job
-from entropy_mcmc.reproduce.scale import scale
+from entropy_mcmc.reproduce.scale import Scale, scale
 from entropy_mcmc.reproduce.text import number
 
 GROUP = "ablation"
@@ -28,7 +29,7 @@ def variant(
 
     Without a change the label must be the method's name: this is the run all ablations share.
     """
-    chosen, tuned = scale(size), search.tuned(scale(size), place)
+    chosen, tuned = _judged(scale(size)), search.tuned(scale(size), place)
     return [
         job(
             method,
@@ -39,11 +40,17 @@ def variant(
             label=label,
             part=chosen.ablation_part,
             warm_numbers=tuned["sgd"],
-            measure={"borrowed": method == "emcmc"},
+            measure={"train": False, "borrowed": label == "emcmc"},
             changes=changes,
         )
         for seed in chosen.seeds
     ]
+
+
+def _judged(chosen: Scale) -> Scale:
+    if chosen.ablation_rows is None:
+        return chosen
+    return replace(chosen, data={**chosen.data, "test_rows": chosen.ablation_rows})
 
 
 def scores(results: Results, label: str, *path: str) -> list[float]:
@@ -78,8 +85,10 @@ SCORES = ["accuracy %", "NLL", "ECE %"]
 def note(size: str) -> str:
     """How long these runs are."""
     chosen = scale(size)
+    judged = f"the first {chosen.ablation_rows}" if chosen.ablation_rows else "all"
     return (
         f"{round(chosen.epochs * chosen.ablation_part)} passes of gradients (of which "
         f"{round(chosen.warm_epochs * chosen.ablation_part)} of SGD as a shared start), "
-        f"{len(chosen.seeds)} seed(s), other numbers as tuned; ± is the standard error over seeds."
+        f"{len(chosen.seeds)} seed(s), other numbers as tuned, judged on {judged} test pictures; "
+        "± is the standard error over seeds."
     )

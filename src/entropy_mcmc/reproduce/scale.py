@@ -32,6 +32,7 @@ class Scale:
         trials: Of each method's search; 0 for none.
         validation_rows: Pictures of the training split on which a search is judged.
         ablation_part: Length of ablations, as a part of `epochs`.
+        ablation_rows: Test pictures on which ablations are judged; None for all.
         search_part: Length of the trials of a search.
         threads: Of torch; None leaves them as they are.
     """
@@ -53,6 +54,7 @@ class Scale:
     trials: int = 0
     validation_rows: int = 0
     ablation_part: float = 1.0
+    ablation_rows: int | None = None
     search_part: float = 1.0
     threads: int | None = None
 
@@ -105,6 +107,7 @@ _SCALES = {
         trials=6,
         validation_rows=2000,
         ablation_part=0.5,
+        ablation_rows=2500,
         search_part=0.25,
         threads=1,
     ),

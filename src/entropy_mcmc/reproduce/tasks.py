@@ -51,16 +51,17 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 def measured(
     posterior: Posterior, problem: Problem, wanted: dict[str, Any], folder: Path, place: Place
 ) -> dict[str, Any]:
-    """What `wanted` names: `ood`, `corruptions`, `flatness`, `borrowed`; test scores always."""
+    """What `wanted` names: `ood`, `corruptions`, `flatness`, `borrowed`.
+
+    Scores on the test set always, on the training set unless `train` is False.
+    """
     inputs = problem.train.normalise(problem.test.inputs)
     each = measure.predictions(posterior, inputs)
     result: dict[str, Any] = {"test": measure.of_test(posterior, each, problem.test.targets)}
-    seen = problem.train.take(len(problem.test))
-    result["train"] = measure.of_test(
-        posterior,
-        measure.predictions(posterior, seen.normalise(seen.inputs)),
-        seen.targets,
-    )
+    if wanted.get("train", True):
+        seen = problem.train.take(len(problem.test))
+        fitted = measure.predictions(posterior, seen.normalise(seen.inputs))
+        result["train"] = measure.of_test(posterior, fitted, seen.targets)
     if wanted.get("ood"):
         result["ood"] = measure.of_strangers(posterior, problem, each, wanted["ood"], place.data)
     if wanted.get("corruptions"):
