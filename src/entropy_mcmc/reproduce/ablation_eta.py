@@ -6,13 +6,14 @@ from pathlib import Path
 
 from entropy_mcmc.reproduce.ablations import SCORES, note, row, scores, variant
 from entropy_mcmc.reproduce.figure import PALETTE, panels, save
-from entropy_mcmc.reproduce.items import Item, Outcome, Results
+from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
-from entropy_mcmc.reproduce.text import mean_error
+from entropy_mcmc.reproduce.text import compared, mean_error
 
 # ηN/lr, the number of steps over which the guide averages: η alone means nothing without N and lr.
 HORIZONS = (2, 5, 15, 50, 150, 500)
 SMOKE = (2, 50)
+MIDDLE = 50
 
 
 def horizons(size: str) -> tuple[int, ...]:
@@ -39,7 +40,20 @@ def show(results: Results, size: str) -> Outcome:
         if scores(results, label):
             rows += [row(results, f"{steps} steps, {who}", label, who) for who in WHO]
     figures = {"ablation-eta": lambda path: draw(results, size, path)} if rows else {}
-    return Outcome(["ηN/lr, samples", *SCORES], rows, [], figures, [note(size), NOTE])
+    columns = ["ηN/lr, samples", *SCORES]
+    return Outcome(columns, rows, _verdicts(results, size), figures, [note(size), NOTE])
+
+
+def _verdicts(results: Results, size: str) -> list[Verdict]:
+    """The paper's figure has its best η between the ends."""
+    made = []
+    mine = scores(results, f"emcmc-horizon{MIDDLE}", "test", "both", "accuracy")
+    for steps in (horizons(size)[0], horizons(size)[-1]):
+        other = scores(results, f"emcmc-horizon{steps}", "test", "both", "accuracy")
+        if steps != MIDDLE and other and len(other) == len(mine):
+            claim = f"a middle η ({MIDDLE} steps) is more accurate than one of {steps} steps"
+            made.append(compared(claim, mine, other, lower=False))
+    return made
 
 
 WHO = ("both", "theta", "guide")

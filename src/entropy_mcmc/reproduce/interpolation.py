@@ -34,6 +34,12 @@ def show(results: Results, size: str) -> Outcome:
             pair = [[_at(s, -1) - _at(s, 0) for s in found[name]] for name in ("EMCMC", other)]
             claim = f"around EMCMC's θ the NLL rises less than around {other}'s"
             made.append(compared(claim, *pair, lower=True))
+    if "EMCMC guide" in found:
+        pair = [[_at(s, -1) - _at(s, 0) for s in found[name]] for name in ("EMCMC guide", "EMCMC")]
+        claim = "around the guide the NLL rises less than around θ"
+        made.append(compared(claim, *pair, lower=True))
+        pair = [[_at(s, 0, "error") for s in found[name]] for name in ("EMCMC guide", "EMCMC")]
+        made.append(compared("the guide has a lower test error than θ", *pair, lower=True))
     between = [r["flatness"]["between"] for r in of(results, "emcmc")]
     if between:
         barrier = [max(b["loss"][0]) - max(b["loss"][0][0], b["loss"][0][-1]) for b in between]
@@ -52,8 +58,8 @@ NOTE = (
 )
 
 
-def _at(state: dict[str, Any], index: int) -> float:
-    return float(np.mean([line[index] for line in state["interpolation"]["loss"]]))
+def _at(state: dict[str, Any], index: int, key: str = "loss") -> float:
+    return float(np.mean([line[index] for line in state["interpolation"][key]]))
 
 
 def draw(found: dict[str, list[dict[str, Any]]], between: list[dict[str, Any]], path: Path) -> None:

@@ -22,7 +22,9 @@ _HEAD = """\
 # Reproduction: what the paper claims, and what was measured
 
 Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. Every
-section is one item: its table, its figures, and the paper's claims beside what was measured.
+section is one item: its table, its figures, and the paper's claims beside what was measured. A
+difference between methods is decided where its 95 % interval (Student's, paired by seed) leaves out
+0; of many claims without any effect one in twenty would be decided all the same.
 
 ```sh
 export EMCMC_DATA=...                    # folder of the data sets

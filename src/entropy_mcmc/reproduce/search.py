@@ -6,32 +6,24 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.reproduce.jobs import Job, Place, read
 from entropy_mcmc.reproduce.methods import ENTRIES, job
 from entropy_mcmc.reproduce.scale import Scale
+from entropy_mcmc.reproduce.trials import latin
 
 GROUP = "search"
 SEED = 0
 
 
 def trials(method: str, count: int) -> list[dict[str, float]]:
-    """A Latin hypercube on the logarithms: each number takes `count` evenly spaced values.
+    """The numbers of a method's trials.
 
     >>> [round(t["lr"], 3) for t in sorted(trials("sgd", 3), key=lambda t: t["lr"])]
     [0.018, 0.055, 0.17]
     """
-    space = ENTRIES[method].space
-    draws = np.random.default_rng(np.frombuffer(method.encode(), dtype=np.uint8).tolist())
-    columns = {}
-    for name, (low, high) in space.items():
-        middle = (np.arange(count) + 0.5) / count
-        values = low * (high / low) ** draws.permutation(middle)
-        columns[name] = [float(f"{v:.4g}") for v in values]
-    return [{name: columns[name][i] for name in space} for i in range(count)]
+    return latin(method, ENTRIES[method].space, count)
 
 
 def jobs(chosen: Scale, methods: Iterable[str]) -> list[Job]:
