@@ -101,6 +101,36 @@ def test_the_variance_is_that_of_the_chains_gradients(tmp_path):
     assert abs(estimate.value - sum(each) / len(each)) < 4 * estimate.error
 
 
+def test_clipped_gradients_of_noisy_steps_are_counted(tmp_path, monkeypatch):
+    """Against the norms that the clipping returned, step by step."""
+    norms, clip = [], nn.utils.clip_grad_norm_
+
+    def spy(params, limit):
+        norms.append(float(clip(params, limit)))
+        return torch.tensor(norms[-1])
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", spy)
+    limit, steps = 0.8, 40 * 4
+    run(with_parts(tiny_config(tmp_path / "a", "sgld"), sampler={"clip_norm": limit}))
+    # Two cycles whose first half is without noise.
+    noisy = [n for step, n in enumerate(norms) if step % (steps // 2) >= steps // 4]
+    assert (len(norms), len(noisy)) == (steps, steps // 2)
+    share = sum(n > limit for n in noisy) / len(noisy)
+    assert 0.1 < share < 0.9
+    events = [e for e in Journal(tmp_path / "a").events() if e["kind"] == "train"]
+    assert events[-1]["clipped"] == pytest.approx(share, abs=1e-6)
+    assert "clipped" not in events[0]
+
+
+@pytest.mark.parametrize(("limit", "said"), [(None, False), (float("inf"), False), (0.01, True)])
+def test_clipping_while_sampling_is_said(tmp_path, capsys, limit, said):
+    config = tiny_config(tmp_path / "a", "sgld", epochs=20)
+    _, stored = sampled(with_parts(config, sampler={"clip_norm": limit}), capsys)
+    texts = [item["text"] for item in stored["advice"] if item["severity"] == "warning"]
+    assert any("clipped in 100% of the noisy steps" in text for text in texts) == said
+    assert any("clipped" in item["text"] for item in stored["advice"]) == said
+
+
 @pytest.mark.parametrize("method", ["sgld", "sghmc", "bsam", "entropy-sgld", "ensemble"])
 def test_samples_without_a_guide(tmp_path, capsys, method):
     _, stored = sampled(tiny_config(tmp_path / "a", method, epochs=20), capsys)

@@ -15,6 +15,7 @@ HEAT = 0.1  # share of T above which mini-batch heat is worth a word
 RHAT = 1.05
 ALARM = 0.05  # p below which cycles are said to differ: a note, wrong once in 20 mixed chains
 OSCILLATES = 0.5  # lr/(ηN) above which θ and θ_a of the Euler rule overshoot each other
+CLIPPED = 0.01  # share of noisy steps above which clipping is no longer against accidents only
 COPIES = 0.1  # distance within over between cycles below which samples are near copies
 
 
@@ -104,6 +105,18 @@ def _on_minibatches(verdict: Verdict, temperature: float) -> Advice:
         f"noisy part, or enlarge the batch by as much"
     )
     return Advice("warning", text)
+
+
+def on_clipping(share: float | None) -> list[Advice]:
+    """About gradients that were clipped while sampling."""
+    if share is None or share <= CLIPPED:
+        return []
+    text = (
+        f"the gradient was clipped in {share:.0%} of the noisy steps: the drift is then weaker "
+        f"than that of the target, and the samples spread wider than exp(−U/T); raise the limit "
+        f"(sampler.clip_norm, .inf for none), with a smaller lr if the chain then diverges"
+    )
+    return [Advice("warning", text)]
 
 
 def on_mixing(role: str, mixing: Mixing, same: float | None) -> list[Advice]:

@@ -109,6 +109,7 @@ def diagnose(
     gradient_variance: Estimate | float | None = None,
     batch_size: int = 256,
     chain_of: Callable[[Any], Any] | None = None,
+    clipped: float | None = None,
 ) -> Diagnosis:
     """Is the chain at its temperature, has it mixed, how far apart are its samples?
 
@@ -120,6 +121,7 @@ def diagnose(
         batch_size: Rows at a time.
         chain_of: Entry of `posterior.samples` → its chain, for a store that holds several; by
             default a new chain begins where the number of the cycle falls.
+        clipped: Share of the noisy steps whose gradient was clipped, if that was counted.
     """
     chains = _chains(posterior)
     roles = tuple(
@@ -140,6 +142,7 @@ def diagnose(
         measured = Estimate(temperature * ratio, temperature * error)
         verdict = judge(readings, gradient_variance)
         found += advise.on_temperature(verdict, temperature)
+    found += advise.on_clipping(clipped)
     for entry in roles:
         found += advise.on_mixing(entry.role, entry.mixing, entry.same_law)
         found += advise.on_cycles(entry.role, entry.weights)

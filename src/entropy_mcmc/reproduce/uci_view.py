@@ -58,8 +58,10 @@ def _notes(whole: dict[str, Any]) -> list[str]:
     return [
         f"± standard error over the standard splits ({splits}), which share rows: the errors are "
         "too small, and the verdicts correct them (Nadeau and Bengio, 2003). One hidden layer of "
-        "50 ReLUs (100 for protein), one learned noise variance, "
-        "prior N(0, 1) on every weight, gradients clipped at norm 1. Every method has the same "
+        "50 ReLUs (100 for protein), one learned noise variance, prior N(0, 1) on every weight, "
+        "gradients clipped at norm 1, also while sampling: where the noise of a table is small, "
+        "most are, and the chains then sample a wider law than the posterior (without clipping "
+        "they are unstable at these step sizes and predict worse). Every method has the same "
         "number of gradients for each split; the ensemble's four members share it; SGLD and EMCMC "
         "spend half of it on an SGD warm start, then make 4 cycles and keep 16 samples (EMCMC: 8 "
         "of θ, 8 of θ_a). The numbers of every method are chosen for each split alone, by the "

@@ -84,6 +84,8 @@ class Chain:
         self.step = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64)
         self.loss_count = 0
+        self.noisy = 0  # steps with noise, of which the gradient was clipped in:
+        self.clipped = torch.zeros((), dtype=torch.int64)
         self.average: dict[str, Tensor] = {}
         self.averaged = 0
 
@@ -118,10 +120,17 @@ class Chain:
         loss = self._gradient(0)
         limit = self.context.config.sampler.clip_norm
         if limit is not None:
-            params = [p for group in self.sampler.param_groups for p in group["params"]]
-            torch.nn.utils.clip_grad_norm_(params, limit)
+            self._clip(limit)
         self.sampler.step()
         return loss
+
+    def _clip(self, limit: float) -> None:
+        """Clip, and count it where there is noise: such steps do not sample the target."""
+        groups = self.sampler.param_groups
+        norm = torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], limit)
+        if groups[0].get("noise") and groups[0].get("temperature"):
+            self.noisy += 1
+            self.clipped = self.clipped.to(norm.device) + (norm > limit)
 
     def _gradient(self, call: int) -> Tensor:
         """Leave the gradient of the whole batch in `.grad`; returns the mean loss here."""
@@ -219,7 +228,14 @@ class Chain:
             "lr": group["lr"],
             "temperature": group.get("temperature", 0.0) if group.get("noise") else 0.0,
             "samples": self._samples(),
+            **self._clipping(),
         }
+
+    def _clipping(self) -> dict[str, float]:
+        """Share of all noisy steps so far whose gradient was clipped."""
+        if self.context.config.sampler.clip_norm is None or not self.noisy:
+            return {}
+        return {"clipped": round(int(self.clipped) / self.noisy, 6)}
 
     def _samples(self) -> int:
         low, high = self.number * STRIDE, self.number * STRIDE + self.step
@@ -234,6 +250,8 @@ class Chain:
             "loss_sum": float(self.loss_sum),
             "loss_count": self.loss_count,
             "averaged": self.averaged,
+            "noisy": self.noisy,
+            "clipped": int(self.clipped),
         }
         if self.thermometer is not None:
             numbers["thermometer"] = self.thermometer.state_dict()
@@ -253,5 +271,8 @@ class Chain:
         self.step, self.averaged = found.step, numbers["averaged"]
         self.loss_sum = torch.tensor(numbers["loss_sum"], dtype=torch.float64)
         self.loss_count = numbers["loss_count"]
+        # Older checkpoints do not count them.
+        self.noisy = numbers.get("noisy", 0)
+        self.clipped = torch.tensor(numbers.get("clipped", 0), dtype=torch.int64)
         if self.thermometer is not None:
             self.thermometer.load_state_dict(numbers["thermometer"])

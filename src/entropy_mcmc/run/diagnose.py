@@ -20,6 +20,7 @@ from entropy_mcmc.run.chain import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.engine import Run
+from entropy_mcmc.run.journal import Journal
 
 NAME = "diagnostics.json"
 ROWS = 100  # inputs on which predictions are compared
@@ -49,7 +50,15 @@ def _diagnosis(run: Run) -> Diagnosis:
         thermometer=list(followed.values()),
         gradient_variance=_variance(run, _read(run, followed)),
         chain_of=lambda sample: sample.step // STRIDE,
+        clipped=_clipping(run),
     )
+
+
+def _clipping(run: Run) -> float | None:
+    """Share of the noisy steps whose gradient was clipped, over all chains; None without any."""
+    events = [e for e in Journal(run.folder).events() if e["kind"] == "train"]
+    last = {e["chain"]: e["clipped"] for e in events if "clipped" in e}
+    return sum(last.values()) / len(last) if last else None
 
 
 def thermometers(folder: Path) -> dict[int, Thermometer]:
