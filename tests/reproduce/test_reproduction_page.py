@@ -31,7 +31,8 @@ def test_the_headline_joins_two_items_by_method(tmp_path):
     columns = ["data", "method", "samples", "accuracy %", "NLL", "ECE %", "last", "NLL"]
     cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "54", "1.3"]
     place = Place(tmp_path / "results" / "laptop", tmp_path)
-    write("classification", Outcome(columns, [cells], [], notes=["Equal budget."]), place, {})
+    claims = [Verdict("it rains", "3 mm", "holds"), Verdict("it snows", "0 mm", "does not hold")]
+    write("classification", Outcome(columns, [cells], claims, notes=["Equal budget."]), place, {})
     columns = ["data", "strangers", "method", "AUROC %", "AUPR %", "FPR95 %"]
     write("ood", Outcome(columns, [["cifar10", "svhn", "SGD", "80", "1", "2"]], []), place, {})
     page_file = tmp_path / "page.md"
@@ -40,9 +41,10 @@ def test_the_headline_joins_two_items_by_method(tmp_path):
     assert main(command) == 0
     text = page_file.read_text(encoding="utf-8")
     assert "| SGD | 1 | 55 ± 1 | 1.2 | 9 | 80 |\n\nEqual budget.\n" in text
+    assert "holds: 1, does not hold: 1, not decided at this scale: 0." in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    assert "old" not in text
+    assert "\nold" not in text
     with pytest.raises(ConfigError, match="must hold the lines"):
         headline.placed("no marks", tmp_path / "results", "laptop")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.reproduce.page import outcomes
+from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
 COLUMNS = ("method", "samples", "accuracy %", "NLL", "ECE %")
@@ -48,7 +50,13 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         if strangers:
             cells.append(strangers[method]["AUROC %"] if method in strangers else "–")
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", found["classification"]["notes"][0]])
+    return "\n".join([*lines, "", found["classification"]["notes"][0], "", _claims(found)])
+
+
+def _claims(found: dict[str, dict[str, Any]]) -> str:
+    decisions = Counter(v["decision"] for outcome in found.values() for v in outcome["verdicts"])
+    counts = ", ".join(f"{name}: {decisions[name]}" for name in (HOLDS, FAILS, UNDECIDED))
+    return f"Claims checked in all items, the paper's and a few of ours — {counts}."
 
 
 def _by_method(outcome: dict[str, Any]) -> dict[str, dict[str, str]]:
