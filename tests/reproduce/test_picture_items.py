@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from entropy_mcmc.reproduce import cifar, search
+from entropy_mcmc.reproduce import cifar, pilot, search
 from entropy_mcmc.reproduce.items import item
 from entropy_mcmc.reproduce.jobs import Place, ordered, pending
 from entropy_mcmc.reproduce.methods import ENTRIES, config, resolved
@@ -18,6 +18,7 @@ pytest.importorskip("ivon", reason="ivon-opt is not installed: pip install -e '.
 
 DECISIONS = {"holds", "does not hold", "not decided at this scale"}
 PICTURES = [
+    "pilot",
     "classification",
     "calibration",
     "ood",
@@ -101,11 +102,20 @@ def test_methods_that_average_keep_the_same_number_of_samples():
             assert samples == scale("laptop").samples, method
 
 
-def test_the_search_never_sees_the_test_split():
-    for job in ordered(search.jobs(scale("laptop"), ENTRIES)):
+def test_the_search_and_the_pilot_never_see_the_test_split():
+    made = search.jobs(scale("laptop"), ENTRIES) + pilot.jobs("laptop", Place(None, None))
+    for job in ordered(made):
         options = job.settings["config"]["data"]["options"]
         assert options["validation"] is True
         assert options["test_rows"] == scale("laptop").validation_rows
+
+
+def test_the_pilot_has_the_gradients_of_the_items_and_one_regime_is_theirs():
+    chosen = scale("laptop")
+    assert (chosen.data["rows"], chosen.augmented) in pilot.REGIMES
+    for made, (rows, _) in zip(pilot.jobs("laptop", Place(None, None)), pilot.REGIMES, strict=True):
+        passes = made.settings["config"]["schedule"]["epochs"]
+        assert passes * rows == pytest.approx(chosen.epochs * chosen.data["rows"], rel=0.05)
 
 
 def test_every_method_gets_the_same_number_of_trials():

@@ -62,6 +62,7 @@ MODULES = {
     "smoothing": "smoothing",
     "synthetic": "synthetic",
     "logistic": "logistic",
+    "pilot": "pilot",
     "spectrum": "spectrum",
     "interpolation": "interpolation",
     "surface": "surface",
