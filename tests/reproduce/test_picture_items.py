@@ -45,7 +45,7 @@ def folders(tmp_path_factory):
 
 
 def outcome(folders, name):
-    reproduce(name, "smoke", results=folders[0], work=folders[1])
+    reproduce([name], "smoke", results=folders[0], work=folders[1])
     return json.loads((folders[0] / "smoke" / "items" / f"{name}.json").read_text())
 
 

@@ -2,12 +2,15 @@
 
 import json
 import math
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
 from entropy_mcmc.reproduce import landscape, smoothing, synthetic
+from entropy_mcmc.reproduce.jobs import Place, _claimed
 from entropy_mcmc.reproduce.running import reproduce
 
 
@@ -15,8 +18,27 @@ from entropy_mcmc.reproduce.running import reproduce
 def folders(tmp_path_factory):
     base = tmp_path_factory.mktemp("synthetic-items")
     for name in ("smoothing", "synthetic"):
-        reproduce(name, "smoke", results=base / "results", work=base / "work")
+        reproduce([name], "smoke", results=base / "results", work=base / "work")
     return base / "results" / "smoke"
+
+
+def test_what_another_process_makes_is_left_for_later(tmp_path):
+    """The second item is made and shown while the only job of the first is taken."""
+    place = Place(tmp_path / "results" / "smoke", tmp_path / "work" / "smoke")
+    (taken,) = smoothing.ITEM.jobs("smoke", place)
+    options = {"results": tmp_path / "results", "work": tmp_path / "work"}
+    with _claimed(place.folder(taken.name)) as mine:
+        assert mine
+        working = threading.Thread(
+            target=reproduce, args=(["smoothing", "synthetic"], "smoke"), kwargs=options
+        )
+        working.start()
+        while working.is_alive() and not (place.results / "items" / "synthetic.json").exists():
+            time.sleep(0.01)
+        assert working.is_alive()
+        assert not place.result_file(taken.name).exists()
+    working.join()
+    assert outcome(place.results, "smoothing")["rows"]
 
 
 def outcome(folders, name):

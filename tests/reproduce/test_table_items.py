@@ -25,7 +25,7 @@ DECISIONS = {"holds", "does not hold", "not decided at this scale"}
 
 
 def make(name, base):
-    reproduce(name, "smoke", results=base / "results", work=base / "work")
+    reproduce([name], "smoke", results=base / "results", work=base / "work")
     return json.loads((base / "results" / "smoke" / "items" / f"{name}.json").read_text())
 
 

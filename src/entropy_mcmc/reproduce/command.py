@@ -30,15 +30,14 @@ def main(argv: list[str]) -> int:
         _side_by_side(argv, options.workers)
     from entropy_mcmc.reproduce.running import reproduce
 
-    for name in options.items:
-        reproduce(
-            name,
-            options.scale,
-            results=Path(options.results),
-            work=Path(options.work),
-            data=options.data or os.environ.get("EMCMC_DATA"),
-            show_only=options.show,
-        )
+    reproduce(
+        options.items,
+        options.scale,
+        results=Path(options.results),
+        work=Path(options.work),
+        data=options.data or os.environ.get("EMCMC_DATA"),
+        show_only=options.show,
+    )
     return 0
 
 

@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,13 +107,20 @@ def pending(jobs: Sequence[Job], place: Place) -> list[Job]:
     return [job for job in jobs if read(place, job) is None]
 
 
-def run_all(jobs: Iterable[Job], place: Place, say: Any = print) -> None:
+def run_all(
+    jobs: Iterable[Job],
+    place: Place,
+    say: Any = print,
+    after_each: Callable[[], None] | None = None,
+) -> None:
     """Make every job that has no result; several processes may do so side by side."""
     todo = ordered(jobs)
     while left := pending(todo, place):
         ready = [job for job in left if all(read(place, a) is not None for a in job.after)]
         if not any(_attempt(job, place, say) for job in ready):
             time.sleep(2.0)  # what is left is being made by other processes
+        elif after_each is not None:
+            after_each()
 
 
 def _attempt(job: Job, place: Place, say: Any) -> bool:

@@ -10,14 +10,14 @@ from typing import Any
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.reproduce import search
 from entropy_mcmc.reproduce.items import MODULES, Outcome, item, results
-from entropy_mcmc.reproduce.jobs import Job, Place, ordered, run_all
+from entropy_mcmc.reproduce.jobs import Job, Place, ordered, pending, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES
 from entropy_mcmc.reproduce.scale import scale
 from entropy_mcmc.reproduce.text import markdown, show
 
 
 def reproduce(
-    name: str,
+    names: Sequence[str],
     size: str,
     *,
     results: Path,
@@ -25,14 +25,26 @@ def reproduce(
     data: str | None = None,
     show_only: bool = False,
 ) -> None:
-    """Make one item, `search` or `all` at a scale; with `show_only` from what is there."""
+    """Make items, `search` or `all` at a scale; with `show_only` from what is there.
+
+    The search comes first: it chooses the numbers of the others. The jobs of all items are one
+    list, so that a process that finds the rest of an item taken goes on with the next.
+    """
     place = Place(results / size, work / size, data)
     place.results.mkdir(parents=True, exist_ok=True)
-    if name == "search":
+    if "search" in names and not show_only:
         _search(size, place)
-        return
-    for each in MODULES if name == "all" else [name]:
-        _make(each, size, place, show_only)
+    wanted = MODULES if "all" in names else ()
+    each = dict.fromkeys([n for n in names if n not in ("search", "all")] + list(wanted))
+    waiting = {name: item(name).jobs(size, place) for name in each if _can_run(name, size, place)}
+
+    def show_finished() -> None:
+        for name in [n for n, jobs in waiting.items() if show_only or not pending(jobs, place)]:
+            _show(name, size, place, waiting.pop(name))
+
+    show_finished()
+    run_all([job for jobs in waiting.values() for job in jobs], place, _say, show_finished)
+    show_finished()
 
 
 def _search(size: str, place: Place) -> None:
@@ -45,15 +57,15 @@ def _search(size: str, place: Place) -> None:
         print(f"{method}: validation NLL {found['validation_nll']:.4f} at {found['numbers']}")
 
 
-def _make(name: str, size: str, place: Place, show_only: bool) -> None:
-    found = item(name)
-    reason = found.unavailable(size, place)
+def _can_run(name: str, size: str, place: Place) -> bool:
+    reason = item(name).unavailable(size, place)
     if reason is not None:
         print(f"{name}: not run here: {reason}")
-        return
-    jobs = found.jobs(size, place)
-    if not show_only:
-        run_all(jobs, place, _say)
+    return reason is None
+
+
+def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
+    found = item(name)
     outcome = found.show(results(jobs, place), size)
     write(name, outcome, place, provenance(jobs, place))
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
