@@ -36,7 +36,11 @@ def show(results: Results, size: str) -> Outcome:
         ]
         pair = [scores(results, name, "test", "both", "accuracy") for name in names]
         if pair[0] and len(pair[0]) == len(pair[1]):
-            made.append(compared(f"EMCMC is more accurate than SGLD, {way}", *pair, lower=False))
+            made.append(
+                compared(
+                    f"EMCMC is more accurate than SGLD, {way}", *pair, lower=False, percent=True
+                )
+            )
     return Outcome(["data", *SCORES], rows, made, notes=[note(size)])
 
 

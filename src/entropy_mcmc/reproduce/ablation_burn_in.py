@@ -40,7 +40,7 @@ def show(results: Results, size: str) -> Outcome:
         other = scores(results, _label(part, size), "test", "both", "accuracy")
         if part != scale(size).burn_in and other and len(other) == len(mine):
             claim = f"a burn-in of {scale(size).burn_in:g} is more accurate than {part:g}"
-            made.append(compared(claim, mine, other, lower=False))
+            made.append(compared(claim, mine, other, lower=False, percent=True))
     return Outcome(["burn-in", *SCORES], rows, made, notes=[note(size), NOTE])
 
 

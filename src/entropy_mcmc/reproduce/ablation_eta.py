@@ -52,7 +52,7 @@ def _verdicts(results: Results, size: str) -> list[Verdict]:
         other = scores(results, f"emcmc-horizon{steps}", "test", "both", "accuracy")
         if steps != MIDDLE and other and len(other) == len(mine):
             claim = f"a middle η ({MIDDLE} steps) is more accurate than one of {steps} steps"
-            made.append(compared(claim, mine, other, lower=False))
+            made.append(compared(claim, mine, other, lower=False, percent=True))
     return made
 
 

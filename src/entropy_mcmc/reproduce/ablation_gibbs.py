@@ -27,7 +27,7 @@ def show(results: Results, size: str) -> Outcome:
         pair = [scores(results, RULES[r], "test", "both", key) for r in ("euler", "gibbs")]
         if pair[0] and len(pair[0]) == len(pair[1]):
             claim = f"joint updates give a better {key} than Gibbs-like ones"
-            made.append(compared(claim, *pair, lower=lower))
+            made.append(compared(claim, *pair, lower=lower, percent=key == "accuracy"))
     return Outcome(["update of the guide", *SCORES], rows, made, notes=[note(size), NOTE])
 
 

@@ -30,11 +30,13 @@ def show(results: Results, size: str) -> Outcome:
         ]
         rows.insert(0, ["BN, the guide uses the statistics of its θ", *cells])
         claim = "one more forward pass is more accurate than batch norm without it"
-        made.append(compared(claim, mine, borrowed["accuracy"], lower=False))
+        made.append(compared(claim, mine, borrowed["accuracy"], lower=False, percent=True))
     rows.append(row(results, "FRN", "emcmc-frn"))
     other = scores(results, "emcmc-frn", "test", "both", "accuracy")
     if other and len(other) == len(mine):
-        made.append(compared("batch norm is more accurate than FRN", mine, other, lower=False))
+        made.append(
+            compared("batch norm is more accurate than FRN", mine, other, lower=False, percent=True)
+        )
     return Outcome(["normalisation", *SCORES], rows, made, notes=[note(size)])
 
 

@@ -31,6 +31,7 @@ def show(results: Results, size: str) -> Outcome:
             values(found, "test", "both", "accuracy"),
             values(found, "test", who, "accuracy"),
             lower=False,
+            percent=True,
         )
         for who in ("theta", "guide")
         if found

@@ -32,7 +32,7 @@ def show(results: Results, size: str) -> Outcome:
         other = scores(results, _label(kind), "test", "both", "accuracy")
         if other and len(other) == len(mine):
             claim = f"the cyclical schedule is more accurate than {kind}"
-            made.append(compared(claim, mine, other, lower=False))
+            made.append(compared(claim, mine, other, lower=False, percent=True))
     return Outcome(["schedule of lr", *SCORES], rows, made, notes=[note(size)])
 
 

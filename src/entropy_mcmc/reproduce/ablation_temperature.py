@@ -45,12 +45,14 @@ def show(results: Results, size: str) -> Outcome:
         pair = [scores(results, f"{m}-T{t}", "test", "both", "accuracy") for m in ("emcmc", "sgld")]
         if pair[0] and len(pair[0]) == len(pair[1]):
             made.append(
-                compared(f"EMCMC is more accurate than SGLD at T = {t}", *pair, lower=False)
+                compared(
+                    f"EMCMC is more accurate than SGLD at T = {t}", *pair, lower=False, percent=True
+                )
             )
     hot, cold = (scores(results, f"emcmc-T{t}", "test", "both", "accuracy") for t in _ends(levels))
     if hot and len(hot) == len(cold):
         claim = f"EMCMC is more accurate at T = {levels[-1]} than at T = 1"
-        made.append(compared(claim, cold, hot, lower=False))
+        made.append(compared(claim, cold, hot, lower=False, percent=True))
     return Outcome(["T", *levels], rows, made, notes=[note(size)])
 
 

@@ -31,7 +31,7 @@ def show(results: Results, size: str) -> Outcome:
         if of(results, "emcmc") and len(of(results, other)) == len(of(results, "emcmc")):
             claim = f"EMCMC is better calibrated (ECE) than {ENTRIES[other].label}"
             pair = [values(of(results, m), "test", "both", "ece") for m in ("emcmc", other)]
-            made.append(compared(claim, *pair, lower=True))
+            made.append(compared(claim, *pair, lower=True, percent=True))
     return Outcome(COLUMNS, rows, made, notes=[cifar.budget_note(size)])
 
 

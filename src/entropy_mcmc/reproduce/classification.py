@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from entropy_mcmc.reproduce import cifar
-from entropy_mcmc.reproduce.cifar import of, rival, values
+from entropy_mcmc.reproduce.cifar import of, values
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.methods import ENTRIES
+from entropy_mcmc.reproduce.scale import scale
 from entropy_mcmc.reproduce.text import compared, number
 
-COLUMNS = ["data", "method", "samples", "accuracy %", "NLL", "ECE %", "last θ: accuracy %", "NLL"]
+COLUMNS = [
+    "data",
+    "method",
+    "samples",
+    "accuracy %",
+    "NLL",
+    "ECE %",
+    "training NLL",
+    "last θ: accuracy %",
+    "NLL",
+]
 
 
 def show(results: Results, size: str) -> Outcome:
@@ -18,13 +29,25 @@ def show(results: Results, size: str) -> Outcome:
         for group in cifar.groups(size)
         for method in cifar.finished(results, group)
     ]
-    notes = [cifar.budget_note(size)]
+    notes = [cifar.budget_note(size), *_tuning_note(size)]
     if size != "paper":
         notes.append(
             "CIFAR-100: not run here (only 1,117 of its pictures are to be had); "
             "`--scale paper` has its configs."
         )
     return Outcome(COLUMNS, rows, verdicts(results), notes=notes)
+
+
+def _tuning_note(size: str) -> list[str]:
+    chosen = scale(size)
+    if not chosen.trials:
+        return []
+    return [  # the headline of the README shows it, after the budget
+        f"The numbers of every method are the best of {chosen.trials} trials by the NLL of "
+        f"{chosen.validation_rows:,} held-out training pictures at {chosen.search_part:g} of the "
+        "length. A method that has not begun to overfit by then gets a step size with which it "
+        "does at full length: see its training NLL."
+    ]
 
 
 def _row(results: Results, group: str, method: str, size: str) -> list[str]:
@@ -36,23 +59,23 @@ def _row(results: Results, group: str, method: str, size: str) -> list[str]:
         number(values(found, "test", "both", "accuracy"), 2, 100),
         number(values(found, "test", "both", "nll")),
         number(values(found, "test", "both", "ece"), 2, 100),
+        number(values(found, "train", "both", "nll")),
         number(values(found, "test", "last_theta", "accuracy"), 2, 100),
         number(values(found, "test", "last_theta", "nll")),
     ]
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """EMCMC against the best other method of the paper, and against what a user might pick."""
+    """EMCMC against every other method: the paper's, then what a user might pick."""
     made = []
     for path, lower, what in (("accuracy", False, "accuracy"), ("nll", True, "NLL")):
-        other = rival(results, "test", "both", path, lower=lower)
-        for method in [other, "snapshots", "swa", "ensemble", "ivon"]:
-            if method is None or len(of(results, method)) != len(of(results, "emcmc")):
+        for method, entry in ENTRIES.items():
+            if method == "emcmc" or len(of(results, method)) != len(of(results, "emcmc")):
                 continue
-            source = "paper" if method == other else "ours"
-            claim = f"EMCMC has a better {what} than {ENTRIES[method].label} ({source})"
+            source = "" if entry.in_paper else "(beyond the paper) "
+            claim = f"{source}EMCMC has a better {what} than {entry.label}"
             pair = [values(of(results, m), "test", "both", path) for m in ("emcmc", method)]
-            made.append(compared(claim, *pair, lower=lower))
+            made.append(compared(claim, *pair, lower=lower, percent=not lower))
     return made
 
 

@@ -30,7 +30,7 @@ def show(results: Results, size: str) -> Outcome:
             for level in levels:
                 claim = f"EMCMC is more accurate than {ENTRIES[other].label} at severity {level}"
                 pair = [mean_accuracy(of(results, m), level) for m in ("emcmc", other)]
-                made.append(compared(claim, *pair, lower=False))
+                made.append(compared(claim, *pair, lower=False, percent=True))
     note = (
         f"The corruptions are our own implementation of the published ones, on the first "
         f"{scale(size).corruptions['rows']} test pictures: differences between methods are paired, "

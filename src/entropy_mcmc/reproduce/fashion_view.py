@@ -91,9 +91,8 @@ def _verdicts(found: dict[str, Any], strangers: list[str]) -> list[Verdict]:
         nll = [_scores(seeds, "nll") for seeds in pair]
         made.append(compared(claim.format("NLL"), *nll, lower=True))
         mean = [np.mean([_auroc(seeds, s) for s in strangers], 0).tolist() for seeds in pair]
-        scaled = [[100 * v for v in values] for values in mean]
         what = "mean AUROC of strangers"
-        made.append(compared(claim.format(what), *scaled, lower=False, unit=" points"))
+        made.append(compared(claim.format(what), *mean, lower=False, percent=True))
     return made
 
 

@@ -50,7 +50,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         if strangers:
             cells.append(strangers[method]["AUROC %"] if method in strangers else "–")
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", found["classification"]["notes"][0], "", _claims(found)])
+    notes = " ".join(found["classification"]["notes"][:2])
+    return "\n".join([*lines, "", notes, "", _claims(found)])
 
 
 def _claims(found: dict[str, dict[str, Any]]) -> str:

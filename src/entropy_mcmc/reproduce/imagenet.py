@@ -130,6 +130,7 @@ def show(results: Results, size: str) -> Outcome:
             [s["top1"] for s in found["emcmc"]],
             [s["top1"] for s in found[other]],
             lower=False,
+            percent=True,
         )
         for other in ("sgd", "sgld")
         if size == "paper" and found["emcmc"] and len(found[other]) == len(found["emcmc"])

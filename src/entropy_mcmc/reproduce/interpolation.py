@@ -39,7 +39,8 @@ def show(results: Results, size: str) -> Outcome:
         claim = "around the guide the NLL rises less than around θ"
         made.append(compared(claim, *pair, lower=True))
         pair = [[_at(s, 0, "error") for s in found[name]] for name in ("EMCMC guide", "EMCMC")]
-        made.append(compared("the guide has a lower test error than θ", *pair, lower=True))
+        claim = "the guide has a lower test error than θ"
+        made.append(compared(claim, *pair, lower=True, percent=True))
     between = [r["flatness"]["between"] for r in of(results, "emcmc")]
     if between:
         barrier = [max(b["loss"][0]) - max(b["loss"][0][0], b["loss"][0][-1]) for b in between]
@@ -83,7 +84,7 @@ def draw(found: dict[str, list[dict[str, Any]]], between: list[dict[str, Any]], 
     for line in between:
         fractions = np.asarray(line["distances"]) / line["distances"][-1]
         axes[2].plot(fractions, line["loss"][0], color=PALETTE["emcmc"], lw=1.2)
-        axes[2].plot(fractions, line["error"][0], color=PALETTE["sgld"], lw=1.2, ls="--")
+        axes[2].plot(fractions, line["error"][0], color=PALETTE["emcmc"], lw=1.2, ls="--")
     axes[2].set_xlabel("from θ (0) to θ_a (1)", fontsize=8)
     axes[2].set_ylabel("training NLL (solid), test error (dashed)", fontsize=8)
     save(figure, path)

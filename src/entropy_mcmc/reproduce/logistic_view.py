@@ -82,9 +82,8 @@ def _verdicts(found: dict[str, Any]) -> list[Verdict]:
     averaged = [r["average_accuracy"] for r in (ours, found["sgld"])]
     last = [r["last"]["accuracy"] for r in (ours, found["sgld"])]
     for what, pair in (("averaged", averaged), ("last sample", last)):
-        scaled = [[100 * v for v in values] for values in pair]
         claim = f"EMCMC has a higher test accuracy than SGLD ({what})"
-        made.append(compared(claim, *scaled, lower=False, unit=" points"))
+        made.append(compared(claim, *pair, lower=False, percent=True))
     return made
 
 

@@ -31,7 +31,7 @@ def show(results: Results, size: str) -> Outcome:
         if other is not None:
             claim = f"EMCMC detects {name} better than {ENTRIES[other].label}, the best other"
             pair = [values(of(results, m), "ood", name, "auroc") for m in ("emcmc", other)]
-            made.append(compared(claim, *pair, lower=False))
+            made.append(compared(claim, *pair, lower=False, percent=True))
     note = (
         f"{pictures} out-of-distribution pictures; they are normalised like the training set. The "
         "AUPR depends on how many strangers there are and cannot be compared with the paper's."

@@ -39,11 +39,15 @@ def significant(values: Sequence[float]) -> str:
 
 
 def compared(
-    claim: str, better: Sequence[float], other: Sequence[float], *, lower: bool, unit: str = ""
+    claim: str, ours: Sequence[float], other: Sequence[float], *, lower: bool, percent: bool = False
 ) -> Verdict:
-    """Whether `better` beats `other`, paired by seed; see `decision`."""
-    sign = -1.0 if lower else 1.0
-    gains = [sign * (a - b) for a, b in zip(better, other, strict=True)]
+    """Whether `ours` is better than `other`, paired by seed; see `decision`.
+
+    `lower` says that lower is better, `percent` that fractions are shown in points of 100.
+    """
+    factor, unit = (100.0, " points") if percent else (1.0, "")
+    sign = -factor if lower else factor
+    gains = [sign * (a - b) for a, b in zip(ours, other, strict=True)]
     mean, error = mean_error(gains)
     way = "better" if mean >= 0 else "worse"
     if error is None:
