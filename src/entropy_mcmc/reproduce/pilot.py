@@ -99,8 +99,8 @@ def _note(chosen: Scale) -> str:
 
 
 ITEM = Item(
-    "which regime one network can fit",
-    "beyond the paper: chooses the data",
+    "which pictures one network can fit, for the choice of the data",
+    "beyond the paper",
     jobs,
     show,
     unavailable,
