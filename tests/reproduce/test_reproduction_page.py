@@ -28,8 +28,18 @@ def test_the_readmes_table_is_the_generated_one():
 
 
 def test_the_headline_joins_two_items_by_method(tmp_path):
-    columns = ["data", "method", "samples", "accuracy %", "NLL", "ECE %", "last", "NLL"]
-    cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "54", "1.3"]
+    columns = [
+        "data",
+        "method",
+        "samples",
+        "accuracy %",
+        "NLL",
+        "ECE %",
+        "training NLL",
+        "last",
+        "NLL",
+    ]
+    cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "0.5", "54", "1.3"]
     place = Place(tmp_path / "results" / "laptop", tmp_path)
     claims = [Verdict("it rains", "3 mm", "holds"), Verdict("it snows", "0 mm", "does not hold")]
     write("classification", Outcome(columns, [cells], claims, notes=["Equal budget."]), place, {})
@@ -40,7 +50,7 @@ def test_the_headline_joins_two_items_by_method(tmp_path):
     command = ["reproduce", "--headline", str(page_file), "--results", str(tmp_path / "results")]
     assert main(command) == 0
     text = page_file.read_text(encoding="utf-8")
-    assert "| SGD | 1 | 55 ± 1 | 1.2 | 9 | 80 |\n\nEqual budget.\n" in text
+    assert "| SGD | 1 | 55 ± 1 | 1.2 | 0.5 | 9 | 80 |\n\nEqual budget.\n" in text
     assert "holds: 1, does not hold: 1, not decided at this scale: 0." in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")

@@ -33,8 +33,11 @@ def test_what_another_process_makes_is_left_for_later(tmp_path):
             target=reproduce, args=(["smoothing", "synthetic"], "smoke"), kwargs=options
         )
         working.start()
-        while working.is_alive() and not (place.results / "items" / "synthetic.json").exists():
+        shown = place.results / "items" / "synthetic.json"
+        until = time.monotonic() + 120  # only so that a failure ends
+        while working.is_alive() and not shown.exists() and time.monotonic() < until:
             time.sleep(0.01)
+        assert shown.exists()
         assert working.is_alive()
         assert not place.result_file(taken.name).exists()
     working.join()

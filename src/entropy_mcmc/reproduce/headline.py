@@ -12,7 +12,7 @@ from entropy_mcmc.reproduce.page import outcomes
 from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
-COLUMNS = ("method", "samples", "accuracy %", "NLL", "ECE %")
+COLUMNS = ("method", "samples", "accuracy %", "NLL", "training NLL", "ECE %")
 
 
 def write(path: Path, results: Path, size: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from entropy_mcmc.reproduce.items import Item, Outcome, Results
 from entropy_mcmc.reproduce.jobs import Job, Place
-from entropy_mcmc.reproduce.methods import job
+from entropy_mcmc.reproduce.methods import ENTRIES, job
 from entropy_mcmc.reproduce.scale import Scale, scale
 
 GROUP = "pilot"
@@ -89,9 +89,10 @@ def _cells(scores: dict[str, float]) -> list[str]:
 
 
 def _note(chosen: Scale) -> str:
+    numbers = ", ".join(f"{k} {v:g}" for k, v in ENTRIES["sgd"].numbers.items())
     way = "augmented" if chosen.augmented else "not augmented"
     return (
-        "One network of SGD (lr 0.05, momentum 0.9, one seed), the same number of gradients in "
+        f"One network of SGD ({numbers}; one seed), the same number of gradients in "
         "every regime, judged on pictures without augmentation. The paper's networks fit their "
         "training set; one that underfits gains from longer training, not from averaging. The "
         f"picture items therefore use {chosen.data['rows']:,} pictures, {way}."
