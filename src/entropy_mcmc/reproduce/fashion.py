@@ -139,7 +139,7 @@ def best(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 
 def _validation_nll(place: Place, trial: str) -> float:
     stored = json.loads(place.result_file(trial).read_text(encoding="utf-8"))
-    return float(stored["result"]["test"]["both"]["nll"])
+    return search.judged(stored["result"])
 
 
 ITEM = Item(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.reproduce.jobs import Job, Place, read
+from entropy_mcmc.reproduce.jobs import Job, Place, diverged, read
 
 Results = Mapping[str, dict[str, Any]]
 Draw = Callable[[Path], None]
@@ -93,6 +93,6 @@ def item(name: str) -> Item:
 
 
 def results(jobs: list[Job], place: Place) -> dict[str, dict[str, Any]]:
-    """Results of finished jobs by name; missing ones are left out."""
+    """Results of finished jobs by name; missing and diverged ones are left out."""
     found = {job.name: read(place, job) for job in jobs}
-    return {name: result for name, result in found.items() if result is not None}
+    return {n: result for n, result in found.items() if result is not None and not diverged(result)}

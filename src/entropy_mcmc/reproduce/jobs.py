@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib
 import json
+import math
 import os
 import platform
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.posterior.files import atomic
 
 VERSIONED = ("torch", "numpy", "scipy", "scikit-learn", "entropy-mcmc", "ivon-opt")
@@ -56,7 +57,7 @@ class Place:
 
 
 def read(place: Place, job: Job) -> dict[str, Any] | None:
-    """The result of a finished job; None if it is not finished."""
+    """The result of a finished job, see also `diverged`; None if it is not finished."""
     path = place.result_file(job.name)
     if not path.exists():
         return None
@@ -70,7 +71,30 @@ def read(place: Place, job: Job) -> dict[str, Any] | None:
             f"{path} was computed with other settings ({_difference(found, plain(job.settings))}); "
             "use another --results folder, or delete it to compute it again"
         )
-    return dict(result)
+    return dict(_loose(result))
+
+
+def diverged(result: Mapping[str, Any]) -> str | None:
+    """Why there is nothing but this message: the chain became NaN or infinite."""
+    return result.get("diverged")
+
+
+def strict(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become text."""
+    if isinstance(value, Mapping):
+        return {key: strict(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _loose(value: Any) -> Any:
+    """The reverse of `strict`."""
+    if isinstance(value, Mapping):
+        return {key: _loose(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_loose(each) for each in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def plain(value: Any) -> Any:
@@ -132,10 +156,13 @@ def _attempt(job: Job, place: Place, say: Any) -> bool:
         start = time.perf_counter()
         module, _, function = job.task.partition(":")
         task = getattr(importlib.import_module(f"entropy_mcmc.reproduce.{module}"), function)
-        result = task(job.settings, place)
+        try:
+            result = task(job.settings, place)
+        except NonFiniteError as error:  # a result too, and the other jobs must go on
+            result = {"diverged": str(error.__cause__ or error)}
         seconds = time.perf_counter() - start
         _write(place.result_file(job.name), job, result, seconds)
-        say(f"{job.name} done in {seconds:.0f} s")
+        say(f"{job.name} {'diverged' if diverged(result) else 'done'} in {seconds:.0f} s")
         return True
 
 
@@ -161,7 +188,7 @@ def _write(path: Path, job: Job, result: Any, seconds: float) -> None:
         "job": job.name,
         "task": job.task,
         "settings": job.settings,
-        "result": result,
+        "result": strict(result),
         "seconds": round(seconds, 1),
         "versions": versions(),
         "command": " ".join(["emcmc", *sys.argv[1:]]),

@@ -10,7 +10,7 @@ from typing import Any
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.reproduce import search
 from entropy_mcmc.reproduce.items import MODULES, Outcome, item, results
-from entropy_mcmc.reproduce.jobs import Job, Place, ordered, pending, run_all
+from entropy_mcmc.reproduce.jobs import Job, Place, diverged, ordered, pending, read, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES
 from entropy_mcmc.reproduce.scale import scale
 from entropy_mcmc.reproduce.text import markdown, show
@@ -67,8 +67,16 @@ def _can_run(name: str, size: str, place: Place) -> bool:
 def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
     found = item(name)
     outcome = found.show(results(jobs, place), size)
+    outcome.notes.extend(_lost(jobs, place))
     write(name, outcome, place, provenance(jobs, place))
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
+
+
+def _lost(jobs: Sequence[Job], place: Place) -> list[str]:
+    """A note that names the runs an outcome is without."""
+    found = {job.name: read(place, job) for job in ordered(jobs)}
+    names = [name for name, result in found.items() if result and diverged(result)]
+    return [f"Diverged, and left out above: {', '.join(names)}."] if names else []
 
 
 def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.files import atomic
-from entropy_mcmc.reproduce.jobs import Job, Place, read
+from entropy_mcmc.reproduce.jobs import Job, Place, diverged, read, strict
 from entropy_mcmc.reproduce.methods import ENTRIES, job
 from entropy_mcmc.reproduce.scale import Scale
 from entropy_mcmc.reproduce.trials import latin
@@ -53,18 +54,26 @@ def choose(chosen: Scale, place: Place) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for method in ENTRIES:
         results = [(read(place, j), n) for j, n in _pairs(chosen, method)]
-        ranked = [(r["test"]["both"]["nll"], n) for r, n in results if r is not None]
+        ranked = [(judged(r), n) for r, n in results if r is not None]
         if len(ranked) < chosen.trials:
             raise ConfigError(f"the search of {method} is not finished: {len(ranked)} trials")
         best = min(range(len(ranked)), key=lambda i: ranked[i][0])
+        if not math.isfinite(ranked[best][0]):
+            raise ConfigError(f"every trial of {method} diverged; search over smaller step sizes")
         found[method] = {
             "numbers": ranked[best][1],
             "validation_nll": ranked[best][0],
             "all": [{"validation_nll": nll, **numbers} for nll, numbers in ranked],
         }
     with atomic(tuned_file(place)) as temporary:
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
     return found
+
+
+def judged(result: Mapping[str, Any]) -> float:
+    """The validation NLL of a trial; infinite if it diverged."""
+    nll = math.inf if diverged(result) else float(result["test"]["both"]["nll"])
+    return math.inf if math.isnan(nll) else nll
 
 
 def _pairs(chosen: Scale, method: str) -> list[tuple[Job, Mapping[str, float]]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.reproduce import measure
-from entropy_mcmc.reproduce.jobs import Place
+from entropy_mcmc.reproduce.jobs import Place, diverged
 from entropy_mcmc.run.config import from_dict, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import run
@@ -29,7 +31,7 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     config = replace(from_dict(settings["config"]), run_dir=str(folder))
     options = dict(config.model.options)
     if settings.get("start"):
-        options["start"] = str(place.folder(settings["start"]))
+        options["start"] = str(_start(settings["start"], place))
     config = with_parts(
         config,
         model={"options": options},
@@ -46,6 +48,14 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     if settings.get("discard"):
         shutil.rmtree(folder)
     return result
+
+
+def _start(name: str, place: Place) -> Path:
+    """The folder of a finished job that did not diverge."""
+    stored = json.loads(place.result_file(name).read_text(encoding="utf-8"))
+    if diverged(stored["result"]):
+        raise NonFiniteError(f"its start, {name}, diverged")
+    return place.folder(name)
 
 
 def measured(

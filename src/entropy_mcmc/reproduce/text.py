@@ -11,9 +11,9 @@ from entropy_mcmc.reproduce.items import Outcome, Verdict
 
 
 def mean_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and its standard error over seeds; None with one seed."""
+    """Mean and its standard error over seeds; None with one seed, or where a value is infinite."""
     array = np.asarray(values, dtype=np.float64)
-    if len(array) < 2:
+    if len(array) < 2 or not np.isfinite(array).all():
         return float(array.mean()), None
     return float(array.mean()), float(array.std(ddof=1) / np.sqrt(len(array)))
 
@@ -49,6 +49,8 @@ def compared(
     sign = -factor if lower else factor
     gains = [sign * (a - b) for a, b in zip(ours, other, strict=True)]
     mean, error = mean_error(gains)
+    if not np.isfinite(mean):
+        return Verdict(claim, "a value is not finite", UNDECIDED)
     way = "better" if mean >= 0 else "worse"
     if error is None:
         return Verdict(claim, f"{way} by {abs(mean):.4g}{unit} (one seed)", UNDECIDED)
