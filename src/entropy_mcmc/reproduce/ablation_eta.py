@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entropy_mcmc.reproduce.ablations import SCORES, note, row, scores, variant
+from entropy_mcmc.reproduce.ablations import SCORES, WHO, note, row, scores, variant
 from entropy_mcmc.reproduce.figure import PALETTE, panels, save
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
@@ -38,7 +38,9 @@ def show(results: Results, size: str) -> Outcome:
     for steps in horizons(size):
         label = f"emcmc-horizon{steps}"
         if scores(results, label):
-            rows += [row(results, f"{steps} steps, {who}", label, who) for who in WHO]
+            rows += [
+                row(results, f"{steps} steps, {name}", label, who) for who, name in WHO.items()
+            ]
     figures = {"ablation-eta": lambda path: draw(results, size, path)} if rows else {}
     columns = ["ηN/lr, samples", *SCORES]
     return Outcome(columns, rows, _verdicts(results, size), figures, [note(size), NOTE])
@@ -56,7 +58,6 @@ def _verdicts(results: Results, size: str) -> list[Verdict]:
     return made
 
 
-WHO = ("both", "theta", "guide")
 NOTE = (
     "The paper finds η ≈ 1e-3 best on CIFAR-10 (N = 50,000, lr 0.5: ηN/lr = 100 steps of 20,000 "
     "in a cycle). Only the horizon ηN/lr beside the length of a cycle carries over."
@@ -66,7 +67,7 @@ NOTE = (
 def draw(results: Results, size: str, path: Path) -> None:
     """NLL against the horizon."""
     figure, (axis,) = panels(1, columns=1, width=4.5, height=3.0)
-    for who, colour in zip(WHO, ("emcmc", "sgld", "guide"), strict=True):
+    for (who, name), colour in zip(WHO.items(), ("sgld", "guide", "emcmc"), strict=True):
         points = [
             (steps, *mean_error(found))
             for steps in horizons(size)
@@ -74,7 +75,7 @@ def draw(results: Results, size: str, path: Path) -> None:
         ]
         x, mean, error = zip(*points, strict=True)
         axis.errorbar(
-            x, mean, [e or 0.0 for e in error], color=PALETTE[colour], marker="o", ms=3, label=who
+            x, mean, [e or 0.0 for e in error], color=PALETTE[colour], marker="o", ms=3, label=name
         )
     axis.set_xscale("log")
     axis.set_xticks(horizons(size), [str(steps) for steps in horizons(size)])

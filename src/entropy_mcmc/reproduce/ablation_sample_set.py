@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from entropy_mcmc.reproduce import cifar
+from entropy_mcmc.reproduce.ablations import WHO
 from entropy_mcmc.reproduce.cifar import of, values
 from entropy_mcmc.reproduce.items import Item, Outcome, Results
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.text import compared, number
-
-WHO = {"theta": "θ", "guide": "θ_a", "both": "θ and θ_a"}
 
 
 def jobs(size: str, place: Place) -> list[Job]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from entropy_mcmc.reproduce.ablations import note, scores, variant
-from entropy_mcmc.reproduce.items import Item, Outcome, Results
+from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.text import compared, number
 
 TEMPERATURES = ("1", "1e-1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")
 SMOKE = ("1", "1e-6")
+COLD = "1e-4"
+LABELS = {"sgld": "SGLD", "emcmc": "EMCMC"}
 
 
 def temperatures(size: str) -> tuple[str, ...]:
@@ -20,7 +22,7 @@ def jobs(size: str, place: Place) -> list[Job]:
     """Both methods at every temperature."""
     return [
         made
-        for method in ("sgld", "emcmc")
+        for method in LABELS
         for t in temperatures(size)
         for made in variant(
             size, place, method, f"{method}-T{t}", numbers={"temperature": float(t)}
@@ -32,7 +34,7 @@ def show(results: Results, size: str) -> Outcome:
     """Accuracy and NLL by temperature."""
     levels = temperatures(size)
     rows = []
-    for method, label in (("sgld", "SGLD"), ("emcmc", "EMCMC")):
+    for method, label in LABELS.items():
         for key, name, digits, factor in (
             ("accuracy", "accuracy %", 2, 100.0),
             ("nll", "NLL", 3, 1.0),
@@ -49,15 +51,18 @@ def show(results: Results, size: str) -> Outcome:
                     f"EMCMC is more accurate than SGLD at T = {t}", *pair, lower=False, percent=True
                 )
             )
-    hot, cold = (scores(results, f"emcmc-T{t}", "test", "both", "accuracy") for t in _ends(levels))
-    if hot and len(hot) == len(cold):
-        claim = f"EMCMC is more accurate at T = {levels[-1]} than at T = 1"
-        made.append(compared(claim, cold, hot, lower=False, percent=True))
+    made += [found for method in LABELS for found in _colder(results, method, levels)]
     return Outcome(["T", *levels], rows, made, notes=[note(size)])
 
 
-def _ends(levels: tuple[str, ...]) -> tuple[str, str]:
-    return levels[0], levels[-1]
+def _colder(results: Results, method: str, levels: tuple[str, ...]) -> list[Verdict]:
+    """The paper: both methods improve from 1 to 1e-4."""
+    cold = COLD if COLD in levels else levels[-1]
+    pair = [scores(results, f"{method}-T{t}", "test", "both", "accuracy") for t in (cold, "1")]
+    if not pair[0] or len(pair[0]) != len(pair[1]):
+        return []
+    claim = f"{LABELS[method]} is more accurate at T = {cold} than at T = 1"
+    return [compared(claim, *pair, lower=False, percent=True)]
 
 
 ITEM = Item("temperature", "appendix, temperature table", jobs, show)

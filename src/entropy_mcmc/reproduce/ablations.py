@@ -14,6 +14,7 @@ from entropy_mcmc.reproduce.scale import Scale, scale
 from entropy_mcmc.reproduce.text import number
 
 GROUP = "ablation"
+WHO = {"theta": "θ", "guide": "θ_a", "both": "θ and θ_a"}  # samples by role
 
 
 def variant(
