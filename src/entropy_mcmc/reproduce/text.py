@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,13 +30,25 @@ def number(values: Sequence[float], digits: int = 3, factor: float = 1.0) -> str
 
 
 def significant(values: Sequence[float]) -> str:
-    """`mean ± standard error` with three significant digits, for numbers of any size.
+    """`mean ± standard error` for numbers of any size.
 
     >>> significant([2e-6, 4e-6])
     '3e-06 ± 1e-06'
     """
     mean, error = mean_error(values)
-    return f"{mean:.3g}" if error is None else f"{mean:.3g} ± {error:.2g}"
+    return f"{mean:.3g}" if error is None else rounded(mean, error)
+
+
+def rounded(mean: float, error: float) -> str:
+    """`mean ± error` with two digits of the error, and no digit of the mean beyond them.
+
+    >>> rounded(0.16843, 1.7123), rounded(1120.4, 97.1), rounded(2.0212e-5, 4.6e-7)
+    ('0.2 ± 1.7', '1120 ± 97', '2.02e-05 ± 4.6e-07')
+    """
+    if error < 1e-4:
+        return f"{mean:.3g} ± {error:.2g}"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def compared(
@@ -54,7 +67,8 @@ def compared(
     way = "better" if mean >= 0 else "worse"
     if error is None:
         return Verdict(claim, f"{way} by {abs(mean):.4g}{unit} (one seed)", UNDECIDED)
-    measured = f"{way} by {abs(mean):.4g} ± {error:.2g}{unit} (standard error, {len(gains)} seeds)"
+    size = rounded(abs(mean), error)
+    measured = f"{way} by {size}{unit} (standard error, {len(gains)} seeds)"
     return Verdict(claim, measured, decision(mean, error, len(gains)))
 
 
@@ -100,7 +114,8 @@ def show(title: str, outcome: Outcome) -> str:
     if outcome.rows:
         table = [outcome.columns, *outcome.rows]
         widths = [max(len(row[i]) for row in table) for i in range(len(outcome.columns))]
-        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
+        cells = [map(str.ljust, row, widths) for row in table]
+        lines += ["  ".join(row).rstrip() for row in cells]
     for verdict in outcome.verdicts:
         lines += ["", f"claim:    {verdict.claim}", f"measured: {verdict.measured}"]
         lines += [f"verdict:  {verdict.decision}"]
