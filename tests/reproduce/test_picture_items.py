@@ -5,8 +5,10 @@ import json
 import math
 
 import pytest
+import torch
 
-from entropy_mcmc.reproduce import cifar, pilot, search
+from entropy_mcmc.data import Batches, load
+from entropy_mcmc.reproduce import cifar, pictures, pilot, search, tasks
 from entropy_mcmc.reproduce.items import item
 from entropy_mcmc.reproduce.jobs import Place, ordered, pending
 from entropy_mcmc.reproduce.methods import ENTRIES, config, resolved
@@ -150,3 +152,32 @@ def test_the_paper_scale_is_the_papers(tmp_path):
     assert jobs["cifar100/emcmc-0"].settings["config"]["sampler"]["eta"] == 8e-3
     assert len(pending(list(jobs.values()), place)) == len(jobs)
     assert item("imagenet").unavailable("laptop", place)
+
+
+def test_a_variant_with_the_tuned_numbers_is_not_run_again(tmp_path):
+    place = tuned_place(tmp_path)
+    stored = json.loads(search.tuned_file(place).read_text())
+    stored["emcmc"]["numbers"]["temperature"] = 1e-3
+    search.tuned_file(place).write_text(json.dumps(stored))
+    made = {job.name: job for job in item("ablation-temperature").jobs("laptop", place)}
+    same = made.pop("ablation/emcmc-T1e-3-0")
+    (run,) = same.after
+    assert (same.task, same.settings, run.name) == (
+        "tasks:same",
+        {"of": run.name},
+        "ablation/emcmc-0",
+    )
+    assert run.settings["config"]["sampler"]["temperature"] == 1e-3
+    assert made["ablation/sgld-T1e-3-0"].task == "tasks:sample"
+    place.result_file(run.name).parent.mkdir(parents=True)
+    place.result_file(run.name).write_text(json.dumps({"result": {"test": 1}}))
+    assert tasks.same(same.settings, place) == {"test": 1}
+
+
+def test_pictures_are_laid_out_for_convolutions_and_otherwise_unchanged():
+    train, test = pictures.images("digits", rows=32, test_rows=8, side=16)
+    plain = load("digits", split="train").take(32).inputs
+    assert torch.equal(train.inputs, pictures.enlarge(plain, 16))
+    batch, _ = next(iter(Batches(train, 16, seed=0)))
+    for found in (train.inputs, test.inputs, batch):
+        assert found.is_contiguous(memory_format=torch.channels_last)

@@ -28,15 +28,17 @@ def variant(
 ) -> list[Job]:
     """A method with other numbers or another config, for every seed.
 
-    Without a change the label must be the method's name: this is the run all ablations share.
+    Without a change the label must be the method's name: this is the run all ablations share. Where
+    the numbers are those that were tuned, its results are taken.
     """
     chosen, tuned = _judged(scale(size)), search.tuned(scale(size), place)
-    return [
+    own = {**tuned[method], **(numbers or {})}
+    made = [
         job(
             method,
             seed,
             chosen,
-            {**tuned[method], **(numbers or {})},
+            own,
             group=GROUP,
             label=label,
             part=chosen.ablation_part,
@@ -45,6 +47,13 @@ def variant(
             changes=changes,
         )
         for seed in chosen.seeds
+    ]
+    if label == method or changes or own != tuned[method]:
+        return made
+    shared = variant(size, place, method, method)
+    return [
+        Job(wanted.name, "tasks:same", {"of": found.name}, (found,))
+        for wanted, found in zip(made, shared, strict=True)
     ]
 
 

@@ -50,10 +50,19 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     return result
 
 
+def same(settings: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The result of the job `of`, which is the same run by another name."""
+    return _result(settings["of"], place)
+
+
+def _result(name: str, place: Place) -> dict[str, Any]:
+    stored = json.loads(place.result_file(name).read_text(encoding="utf-8"))
+    return dict(stored["result"])
+
+
 def _start(name: str, place: Place) -> Path:
     """The folder of a finished job that did not diverge."""
-    stored = json.loads(place.result_file(name).read_text(encoding="utf-8"))
-    if diverged(stored["result"]):
+    if diverged(_result(name, place)):
         raise NonFiniteError(f"its start, {name}, diverged")
     return place.folder(name)
 
