@@ -57,7 +57,8 @@ def page(results: Path, size: str) -> str:
     found = outcomes(results, size)
     items = {name: item(name) for name in MODULES}
     place = Place(results / size, Path(), str(results))
-    parts = [_HEAD.format(size=size), _budget(size), _overview(items, found)]
+    parts = [_HEAD.format(size=size), _budget(size), _total(results / size / "runs")]
+    parts += [_overview(items, found)]
     parts += [_section(name, items[name], found.get(name), size, place) for name in MODULES]
     parts += [_tuned(results / size / "tuned.json"), _versions(found)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -92,6 +93,17 @@ def _budget(size: str) -> str:
         f"{chosen.data['name']}, {chosen.epochs} passes over them for every method "
         f"({chosen.warm_epochs} of them a shared start of the cyclical methods), batches of "
         f"{chosen.batch_size}, {len(chosen.seeds)} seeds, {chosen.trials} trials for each method."
+    )
+
+
+def _total(folder: Path) -> str:
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("*.json")]
+    if not stored:
+        return ""
+    hours = sum(each["seconds"] for each in stored) / 3600
+    return (
+        f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread, two "
+        "side by side; of a run that was interrupted, the time since it went on is counted."
     )
 
 
