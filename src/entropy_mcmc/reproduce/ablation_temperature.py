@@ -5,6 +5,7 @@ from __future__ import annotations
 from entropy_mcmc.reproduce.ablations import note, scores, variant
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
+from entropy_mcmc.reproduce.scale import scale
 from entropy_mcmc.reproduce.text import compared, number
 
 TEMPERATURES = ("1", "1e-1", "1e-2", "1e-3", "1e-4", "1e-5", "1e-6")
@@ -42,6 +43,10 @@ def show(results: Results, size: str) -> Outcome:
             found = [scores(results, f"{method}-T{t}", "test", "both", key) for t in levels]
             cells = [number(f, digits, factor) if f else "–" for f in found]
             rows.append([f"{label}, {name}", *cells])
+        for key, name in (("within", "within a cycle"), ("between", "between cycles")):
+            spread = [_spread(results, f"{method}-T{t}", key) for t in levels]
+            if all(spread):
+                rows.append([f"{label}, distance {name}", *map(number, spread)])
     made = []
     for t in levels:
         pair = [scores(results, f"{m}-T{t}", "test", "both", "accuracy") for m in ("emcmc", "sgld")]
@@ -52,7 +57,23 @@ def show(results: Results, size: str) -> Outcome:
                 )
             )
     made += [found for method in LABELS for found in _colder(results, method, levels)]
-    return Outcome(["T", *levels], rows, made, notes=[note(size)])
+    return Outcome(["T", *levels], rows, made, notes=[note(size), _note(size)])
+
+
+def _spread(results: Results, label: str, key: str) -> list[float]:
+    """Distance of samples of θ `within` a cycle or `between` cycles, of each seed that has it."""
+    named = (result for name, result in results.items() if name.startswith(f"ablation/{label}-"))
+    weights = [result["diagnostics"]["roles"][0]["weights"] for result in named]
+    return [found[key] for found in weights if found and found[key] is not None]
+
+
+def _note(size: str) -> str:
+    part = 1 - scale(size).burn_in
+    return (
+        f"Noise is on only in the last {part:.0%} of each cycle, where lr is smallest. Distance: of "
+        "the weights of two samples of θ; it grows as √T where noise moves them, and where it stays "
+        "small beside the distance between cycles, T can change little."
+    )
 
 
 def _colder(results: Results, method: str, levels: tuple[str, ...]) -> list[Verdict]:
