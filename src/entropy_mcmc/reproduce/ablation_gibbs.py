@@ -23,10 +23,10 @@ def show(results: Results, size: str) -> Outcome:
     """Joint against Gibbs-like."""
     rows = [row(results, rule, label) for rule, label in RULES.items()]
     made = []
-    for key, lower in (("accuracy", False), ("nll", True)):
+    for key, name, lower in (("accuracy", "accuracy", False), ("nll", "NLL", True)):
         pair = [scores(results, RULES[r], "test", "both", key) for r in ("euler", "gibbs")]
         if pair[0] and len(pair[0]) == len(pair[1]):
-            claim = f"joint updates give a better {key} than Gibbs-like ones"
+            claim = f"joint updates give a better {name} than Gibbs-like ones"
             made.append(compared(claim, *pair, lower=lower, percent=key == "accuracy"))
     return Outcome(["update of the guide", *SCORES], rows, made, notes=[note(size), NOTE])
 

@@ -70,9 +70,9 @@ def _spread(results: Results, label: str, key: str) -> list[float]:
 def _note(size: str) -> str:
     part = 1 - scale(size).burn_in
     return (
-        f"Noise is on only in the last {part:.0%} of each cycle, where lr is smallest. Distance: of "
-        "the weights of two samples of θ; it grows as √T where noise moves them, and where it stays "
-        "small beside the distance between cycles, T can change little."
+        f"Noise is on only in the last {part:.0%} of each cycle, where lr is smallest. Distance: "
+        "of the weights of two samples of θ; it grows as √T where noise moves them, and where it "
+        "stays small beside the distance between cycles, T can change little."
     )
 
 
