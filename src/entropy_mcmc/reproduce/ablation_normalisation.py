@@ -37,7 +37,11 @@ def show(results: Results, size: str) -> Outcome:
         made.append(
             compared("batch norm is more accurate than FRN", mine, other, lower=False, percent=True)
         )
-    return Outcome(["normalisation", *SCORES], rows, made, notes=[note(size)])
+    return Outcome(["normalisation", *SCORES], rows, made, notes=[note(size), NOTE])
 
 
+NOTE = (
+    "Step size, η and T were chosen with batch norm, and FRN runs with the same ones: part of its "
+    "distance may be theirs."
+)
 ITEM = Item("normalisation layers", "appendix, normalisation table", jobs, show)
