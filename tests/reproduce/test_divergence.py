@@ -8,11 +8,12 @@ import pytest
 
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.reproduce import ablations, search, tasks
+from entropy_mcmc.reproduce.items import Outcome, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place, diverged, read, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES, job
-from entropy_mcmc.reproduce.running import reproduce
+from entropy_mcmc.reproduce.running import _without, reproduce
 from entropy_mcmc.reproduce.scale import scale
-from entropy_mcmc.reproduce.text import UNDECIDED, compared, number
+from entropy_mcmc.reproduce.text import FAILS, HOLDS, UNDECIDED, compared, number
 
 
 def silent(_):
@@ -56,7 +57,19 @@ def test_what_starts_from_a_diverged_run_diverges_and_the_table_says_so(place, m
     assert not found["verdicts"]
     names = ["emcmc-0", "emcmc-exact-0", "emcmc-gibbs-0"]
     listed = ", ".join([warm, *(f"ablation/{name}" for name in names)])
-    assert found["notes"][-1] == f"Diverged, and left out above: {listed}."
+    note = f"Diverged, and left out above: {listed}. With this gap nothing is decided."
+    assert found["notes"][-1] == note
+
+
+def test_an_outcome_with_a_gap_decides_nothing():
+    verdicts = [Verdict("better", "by 3", HOLDS), Verdict("flatter", "by 1", FAILS)]
+    whole = Outcome(["a"], [["1"]], verdicts, notes=["first"])
+    assert _without([], whole) is whole
+    gap = _without(["ablation/emcmc-0"], whole)
+    assert [verdict.decision for verdict in gap.verdicts] == [UNDECIDED, UNDECIDED]
+    assert gap.notes[0] == "first"
+    assert "ablation/emcmc-0" in gap.notes[1]
+    assert [verdict.decision for verdict in whole.verdicts] == [HOLDS, FAILS]
 
 
 def test_infinite_numbers_survive_the_file(place, monkeypatch):

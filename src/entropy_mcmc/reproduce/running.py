@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from entropy_mcmc.reproduce.items import MODULES, Outcome, item, results
 from entropy_mcmc.reproduce.jobs import Job, Place, diverged, ordered, pending, read, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES
 from entropy_mcmc.reproduce.scale import scale
-from entropy_mcmc.reproduce.text import markdown, show
+from entropy_mcmc.reproduce.text import UNDECIDED, markdown, show
 
 
 def reproduce(
@@ -66,17 +67,23 @@ def _can_run(name: str, size: str, place: Place) -> bool:
 
 def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
     found = item(name)
-    outcome = found.show(results(jobs, place), size)
-    outcome.notes.extend(_lost(jobs, place))
+    outcome = _without(_diverged(jobs, place), found.show(results(jobs, place), size))
     write(name, outcome, place, provenance(jobs, place))
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
 
 
-def _lost(jobs: Sequence[Job], place: Place) -> list[str]:
-    """A note that names the runs an outcome is without."""
+def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
     found = {job.name: read(place, job) for job in ordered(jobs)}
-    names = [name for name, result in found.items() if result and diverged(result)]
-    return [f"Diverged, and left out above: {', '.join(names)}."] if names else []
+    return [name for name, result in found.items() if result and diverged(result)]
+
+
+def _without(lost: Sequence[str], outcome: Outcome) -> Outcome:
+    """An outcome that names its lost runs; the rest were lucky, so it decides nothing."""
+    if not lost:
+        return outcome
+    note = f"Diverged, and left out above: {', '.join(lost)}. With this gap nothing is decided."
+    verdicts = [replace(verdict, decision=UNDECIDED) for verdict in outcome.verdicts]
+    return replace(outcome, verdicts=verdicts, notes=[*outcome.notes, note])
 
 
 def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:
