@@ -7,7 +7,7 @@ import re
 import pytest
 
 from entropy_mcmc.errors import ConfigError, NonFiniteError
-from entropy_mcmc.reproduce import ablations, search, tasks
+from entropy_mcmc.reproduce import ablations, fashion, search, tasks
 from entropy_mcmc.reproduce.items import Outcome, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place, diverged, read, run_all
 from entropy_mcmc.reproduce.methods import ENTRIES, job
@@ -56,7 +56,7 @@ def test_what_starts_from_a_diverged_run_diverges_and_the_table_says_so(place, m
     assert {cell for row in found["rows"] for cell in row[1:]} == {"–"}
     assert not found["verdicts"]
     names = ["emcmc-0", "emcmc-exact-0", "emcmc-gibbs-0"]
-    listed = ", ".join([warm, *(f"ablation/{name}" for name in names)])
+    listed = ", ".join(f"ablation/{name}" for name in names)
     note = f"Diverged, and left out above: {listed}. With this gap nothing is decided."
     assert found["notes"][-1] == note
 
@@ -70,6 +70,16 @@ def test_an_outcome_with_a_gap_decides_nothing():
     assert gap.notes[0] == "first"
     assert "ablation/emcmc-0" in gap.notes[1]
     assert [verdict.decision for verdict in whole.verdicts] == [HOLDS, FAILS]
+
+
+def test_a_trial_that_diverged_is_no_gap(place, monkeypatch):
+    (first, *_), *_ = [job.after for job in fashion.jobs("smoke", place)]
+    monkeypatch.setattr(tasks, "sample", broken_for({first.name}, tasks.sample))
+    folders = {"results": place.results.parent, "work": place.work.parent}
+    reproduce(["fashion"], "smoke", **folders)
+    assert diverged(read(place, first))
+    found = json.loads((place.results / "items" / "fashion.json").read_text())
+    assert not any("Diverged" in note for note in found["notes"])
 
 
 def test_infinite_numbers_survive_the_file(place, monkeypatch):

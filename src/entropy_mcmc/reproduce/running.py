@@ -73,7 +73,8 @@ def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
 
 
 def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
-    found = {job.name: read(place, job) for job in ordered(jobs)}
+    """Of what an item shows: a trial that diverged has only lost."""
+    found = {job.name: read(place, job) for job in jobs}
     return [name for name, result in found.items() if result and diverged(result)]
 
 
