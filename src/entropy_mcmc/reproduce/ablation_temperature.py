@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from entropy_mcmc.reproduce.ablations import note, scores, variant
+from entropy_mcmc.reproduce.ablations import GROUP, note, scores, variant
+from entropy_mcmc.reproduce.cifar import of
 from entropy_mcmc.reproduce.items import Item, Outcome, Results, Verdict
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.scale import scale
@@ -62,8 +63,8 @@ def show(results: Results, size: str) -> Outcome:
 
 def _spread(results: Results, label: str, key: str) -> list[float]:
     """Distance of samples of θ `within` a cycle or `between` cycles, of each seed that has it."""
-    named = (result for name, result in results.items() if name.startswith(f"ablation/{label}-"))
-    weights = [result["diagnostics"]["roles"][0]["weights"] for result in named]
+    runs = of(results, label, GROUP)
+    weights = [run["diagnostics"]["roles"][0]["weights"] for run in runs]
     return [found[key] for found in weights if found and found[key] is not None]
 
 

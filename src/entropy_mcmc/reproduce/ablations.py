@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from entropy_mcmc.reproduce import search
+from entropy_mcmc.reproduce.cifar import of, values
 from entropy_mcmc.reproduce.items import Results
 from entropy_mcmc.reproduce.jobs import Job, Place
 from entropy_mcmc.reproduce.methods import job
@@ -33,7 +34,12 @@ def variant(
     """
     chosen, tuned = _judged(scale(size)), search.tuned(scale(size), place)
     own = {**tuned[method], **(numbers or {})}
-    made = [
+    if label != method and not changes and own == tuned[method]:
+        return [
+            Job(f"{GROUP}/{label}-{seed}", "tasks:same", {"of": run.name}, (run,))
+            for seed, run in zip(chosen.seeds, variant(size, place, method, method), strict=True)
+        ]
+    return [
         job(
             method,
             seed,
@@ -48,13 +54,6 @@ def variant(
         )
         for seed in chosen.seeds
     ]
-    if label == method or changes or own != tuned[method]:
-        return made
-    shared = variant(size, place, method, method)
-    return [
-        Job(wanted.name, "tasks:same", {"of": found.name}, (found,))
-        for wanted, found in zip(made, shared, strict=True)
-    ]
 
 
 def _judged(chosen: Scale) -> Scale:
@@ -65,15 +64,7 @@ def _judged(chosen: Scale) -> Scale:
 
 def scores(results: Results, label: str, *path: str) -> list[float]:
     """One number of each seed, found by its keys; by default the test NLL."""
-    prefix = f"{GROUP}/{label}-"
-    names = [n for n in results if n.startswith(prefix) and n[len(prefix) :].isdigit()]
-    picked = []
-    for name in sorted(names):
-        value: Any = results[name]
-        for key in path or ("test", "both", "nll"):
-            value = value[key]
-        picked.append(float(value))
-    return picked
+    return values(of(results, label, GROUP), *(path or ("test", "both", "nll")))
 
 
 def row(results: Results, first: str, label: str, who: str = "both") -> list[str]:

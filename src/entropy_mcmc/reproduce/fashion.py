@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from entropy_mcmc.reproduce import fashion_view, methods, search, tasks
 from entropy_mcmc.reproduce.fashion_view import METHODS, job_name
 from entropy_mcmc.reproduce.items import Item
-from entropy_mcmc.reproduce.jobs import Job, Place
+from entropy_mcmc.reproduce.jobs import Job, Place, result_of
 from entropy_mcmc.reproduce.scale import Scale
 
 STRANGERS = ("mnist", "kmnist", "notmnist")
@@ -130,16 +129,11 @@ def _fitted(job: Job, side: int) -> Job:
 def best(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Run the candidate whose trial had the lowest NLL on held-out training pictures."""
     candidates = settings["candidates"]
-    scores = [_validation_nll(place, candidate["trial"]) for candidate in candidates]
+    scores = [search.judged(result_of(place, candidate["trial"])) for candidate in candidates]
     index = min(range(len(scores)), key=lambda i: scores[i])
     result = tasks.sample(candidates[index]["run"], place)
     chosen = {"numbers": candidates[index]["numbers"], "validation_nll": scores}
     return {**result, "chosen": chosen}
-
-
-def _validation_nll(place: Place, trial: str) -> float:
-    stored = json.loads(place.result_file(trial).read_text(encoding="utf-8"))
-    return search.judged(stored["result"])
 
 
 ITEM = Item(

@@ -61,17 +61,27 @@ def read(place: Place, job: Job) -> dict[str, Any] | None:
     path = place.result_file(job.name)
     if not path.exists():
         return None
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        found, result = stored["settings"], stored["result"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is damaged ({error}); delete it to compute it again") from error
+    found, result = _stored(path)
     if found != plain(job.settings):
         raise ConfigError(
             f"{path} was computed with other settings ({_difference(found, plain(job.settings))}); "
             "use another --results folder, or delete it to compute it again"
         )
-    return dict(_loose(result))
+    return result
+
+
+def result_of(place: Place, name: str) -> dict[str, Any]:
+    """The result of a job that is known to be finished, as for those that a job comes after."""
+    return _stored(place.result_file(name))[1]
+
+
+def _stored(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Settings and result."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return stored["settings"], dict(_loose(stored["result"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); delete it to compute it again") from error
 
 
 def diverged(result: Mapping[str, Any]) -> str | None:

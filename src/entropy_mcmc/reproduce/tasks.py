@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.reproduce import measure
-from entropy_mcmc.reproduce.jobs import Place, diverged
+from entropy_mcmc.reproduce.jobs import Place, diverged, result_of
 from entropy_mcmc.run.config import from_dict, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import run
@@ -52,17 +51,12 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 
 def same(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """The result of the job `of`, which is the same run by another name."""
-    return _result(settings["of"], place)
-
-
-def _result(name: str, place: Place) -> dict[str, Any]:
-    stored = json.loads(place.result_file(name).read_text(encoding="utf-8"))
-    return dict(stored["result"])
+    return result_of(place, settings["of"])
 
 
 def _start(name: str, place: Place) -> Path:
     """The folder of a finished job that did not diverge."""
-    if diverged(_result(name, place)):
+    if diverged(result_of(place, name)):
         raise NonFiniteError(f"its start, {name}, diverged")
     return place.folder(name)
 
