@@ -79,6 +79,10 @@ def results(tmp_path):
     write("smoothing", outcome, Place(tmp_path / "results" / "laptop", tmp_path), made_of)
     tuned = {"sgd": {"numbers": {"lr": 0.0123456}, "validation_nll": 1.5, "all": [{}, {}]}}
     (tmp_path / "results" / "laptop" / "tuned.json").write_text(json.dumps(tuned))
+    for run, seconds in (("a/b-0", 1800.0), ("c-0", 7200.0)):
+        path = tmp_path / "results" / "laptop" / "runs" / f"{run}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"seconds": seconds}))
     return tmp_path / "results"
 
 
@@ -94,6 +98,7 @@ def test_the_page_shows_tables_verdicts_numbers_and_versions(results, tmp_path):
         "| [smoothing](#smoothing) | Fig. 1b and appendix | 2 | 0 | 0 |",
         "| it rains | 3 ± 1 mm | **holds** |",
         "A note.",
+        "All 2 runs, searches among them, took 2.5 hours of one thread;",
         "(2 of 3 runs, 1.5 minutes of one thread; items may share runs)",
         "| SGD | lr 0.01235 | 1.5000 | 2 |",
         "- torch 2.0, 2.1",

@@ -67,7 +67,7 @@ NOTE = (
 def draw(results: Results, size: str, path: Path) -> None:
     """NLL against the horizon."""
     figure, (axis,) = panels(1, columns=1, width=4.5, height=3.0)
-    for (who, name), colour in zip(WHO.items(), ("sgld", "guide", "emcmc"), strict=True):
+    for (who, name), colour in zip(WHO.items(), ("emcmc", "guide", "sgd"), strict=True):
         points = [
             (steps, *mean_error(found))
             for steps in horizons(size)

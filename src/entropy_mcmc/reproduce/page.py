@@ -102,8 +102,8 @@ def _total(folder: Path) -> str:
         return ""
     hours = sum(each["seconds"] for each in stored) / 3600
     return (
-        f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread, two "
-        "side by side; of a run that was interrupted, the time since it went on is counted."
+        f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread; "
+        "of a run that was interrupted, the time since it went on is counted."
     )
 
 
