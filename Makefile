@@ -33,9 +33,9 @@ bench: $(STAMP)
 	$(VENV)/bin/pip install -q -c constraints.txt -e '.[bench]'
 	$(PY) benchmarks/run.py
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt reproduction/pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' -e reproduction
 	touch $(STAMP)
 
 clean:

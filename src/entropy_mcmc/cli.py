@@ -19,10 +19,10 @@ from entropy_mcmc import usage
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.run.config import RunConfig, from_dict, leaves
 
-# Commands of other parts of the library: `main(argv) -> int` in entropy_mcmc/NAME/command.py.
+# Commands with a parser of their own: the module whose `main(argv) -> int` runs them.
 FOREIGN = {
-    "report": "tables, figures and report.html of a run",
-    "reproduce": "tables and figures of the paper",
+    "report": ("entropy_mcmc.report.command", "tables, figures and report.html of a run"),
+    "reproduce": ("entropy_mcmc.reproduce", "tables and figures of the paper; needs a clone"),
 }
 
 
@@ -34,8 +34,8 @@ def main(argv: list[str] | None = None) -> int:
         print(answer, end="")
         return 0
     arguments = ["--help" if word == "--help-all" else word for word in arguments]
-    if arguments[0] in _foreign():
-        module = importlib.import_module(f"entropy_mcmc.{arguments[0]}.command")
+    if arguments[0] in FOREIGN:
+        module = importlib.import_module(FOREIGN[arguments[0]][0])
         return guarded(lambda: module.main(arguments[1:]))
     parsed = make_parser().parse_args(with_named_configs(arguments))
     return guarded(lambda: _dispatch(parsed))
@@ -65,7 +65,7 @@ def option_names() -> dict[str, list[str]]:
         name: sorted(word for word in parser._option_string_actions if word.startswith("--"))
         for name, parser in parsers.items()
     }
-    return {**found, **{name: [] for name in _foreign()}}
+    return {**found, **{name: [] for name in FOREIGN}}
 
 
 def with_named_configs(arguments: list[str]) -> list[str]:
@@ -103,14 +103,9 @@ def make_parser() -> Any:
     commands.add_subcommand("evaluate", _evaluate(), help="metrics of a run, also on other data")
     commands.add_subcommand("predict", _predict(), help="predict the rows of a file")
     commands.add_subcommand("flatness", _flatness(), help="how flat the loss is around samples")
-    for name in _foreign():
-        commands.add_subcommand(name, ArgumentParser(), help=FOREIGN[name])
+    for name, (_, text) in FOREIGN.items():
+        commands.add_subcommand(name, ArgumentParser(), help=text)
     return parser
-
-
-def _foreign() -> list[str]:
-    here = Path(__file__).parent
-    return [name for name in FOREIGN if (here / name / "command.py").is_file()]
 
 
 def _sample() -> Any:

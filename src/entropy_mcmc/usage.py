@@ -12,7 +12,7 @@ Sample neural networks from flat basins.
   predict     predict the rows of a file
   flatness    how flat the loss is around samples
   report      one page with everything about one or several runs
-  reproduce   tables and figures of the paper
+  reproduce   tables and figures of the paper; needs a clone of the repository
 
 example: emcmc sample                     (embedded data, about a minute)
 help:    emcmc COMMAND --help             short, with an example

@@ -1,0 +1,98 @@
+"""What an item is, and the list of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read
+
+Results = Mapping[str, dict[str, Any]]
+Draw = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of the paper beside what was measured.
+
+    `decision` is "holds", "does not hold" or "not decided at this scale".
+    """
+
+    claim: str
+    measured: str
+    decision: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an item shows: a table, figures (name → function that draws to a path), verdicts."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    verdicts: list[Verdict]
+    figures: dict[str, Draw] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table or figure.
+
+    Attributes:
+        title: What it shows.
+        where: Its place in the paper.
+        jobs: (scale name, place) → the jobs it needs.
+        show: (results by job name, scale name) → the outcome.
+        unavailable: scale name → why it cannot run here, or None.
+    """
+
+    title: str
+    where: str
+    jobs: Callable[[str, Place], list[Job]]
+    show: Callable[[Results, str], Outcome]
+    unavailable: Callable[[str, Place], str | None] = lambda scale, place: None
+
+
+# Item → its module in this package.
+MODULES = {
+    "smoothing": "smoothing",
+    "synthetic": "synthetic",
+    "logistic": "logistic",
+    "pilot": "pilot",
+    "spectrum": "spectrum",
+    "interpolation": "interpolation",
+    "surface": "surface",
+    "classification": "classification",
+    "corruption": "corruption",
+    "imagenet": "imagenet",
+    "ood": "ood",
+    "calibration": "calibration",
+    "ablation-augmentation": "ablation_augmentation",
+    "ablation-temperature": "ablation_temperature",
+    "ablation-gibbs": "ablation_gibbs",
+    "ablation-eta": "ablation_eta",
+    "ablation-schedule": "ablation_schedule",
+    "ablation-sample-set": "ablation_sample_set",
+    "ablation-normalisation": "ablation_normalisation",
+    "ablation-burn-in": "ablation_burn_in",
+    "uci": "uci",
+    "fashion": "fashion",
+}
+
+
+def item(name: str) -> Item:
+    """The item of this name."""
+    if name not in MODULES:
+        raise ConfigError(f"item must be one of {', '.join(MODULES)}, got {name!r}")
+    found: Item = importlib.import_module(f"entropy_mcmc_reproduction.{MODULES[name]}").ITEM
+    return found
+
+
+def results(jobs: list[Job], place: Place) -> dict[str, dict[str, Any]]:
+    """Results of finished jobs by name; missing and diverged ones are left out."""
+    found = {job.name: read(place, job) for job in jobs}
+    return {n: result for n, result in found.items() if result is not None and not diverged(result)}

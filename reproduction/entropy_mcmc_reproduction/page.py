@@ -1,0 +1,188 @@
+"""`docs/reproduction.md`, made from the committed outcomes of all items: never typed by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc_reproduction.items import MODULES, Draw, Item, Outcome, Verdict, item
+from entropy_mcmc_reproduction.jobs import Place
+from entropy_mcmc_reproduction.methods import ENTRIES
+from entropy_mcmc_reproduction.scale import scale
+from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, markdown
+
+PICTURES = Path("pictures/reproduction")
+
+_HEAD = """\
+# Reproduction: what the paper claims, and what was measured
+
+Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. Every
+section is one item: its table, its figures, and the paper's claims beside what was measured. A
+difference between methods is decided where its 95 % interval (Student's, paired by seed) leaves out
+0; of many claims without any effect one in twenty would be decided all the same. The experiments
+are a package beside the library, in `reproduction/`: they come with a clone, not with the wheel.
+
+```sh
+pip install -c constraints.txt -e . -e reproduction   # in a clone; `make` does it in .venv
+export EMCMC_DATA=...                    # folder of the data sets
+emcmc reproduce --list                   # the items
+emcmc reproduce search --scale {size}    # numbers of every method, on held-out training pictures
+emcmc reproduce all --scale {size}       # interrupted, the same command goes on
+emcmc reproduce classification --scale paper   # the paper's own setting, for GPUs
+```"""
+
+
+def write(path: Path, results: Path, size: str) -> None:
+    """Write the page, and the figures beside it; figures that it no longer shows go."""
+    text = page(results, size)
+    folder = path.parent / PICTURES
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = {
+        f"{name}.png" for found in outcomes(results, size).values() for name in found["figures"]
+    }
+    for name in shown:
+        shutil.copyfile(results / size / "items" / name, folder / name)
+    for old in folder.glob("*.png"):
+        if old.name not in shown:
+            old.unlink()
+    with atomic(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+def page(results: Path, size: str) -> str:
+    """The whole page."""
+    found = outcomes(results, size)
+    items = {name: item(name) for name in MODULES}
+    place = Place(results / size, Path(), str(results))
+    parts = [_HEAD.format(size=size), _budget(size), _total(results / size / "runs")]
+    parts += [_overview(items, found)]
+    parts += [_section(name, items[name], found.get(name), size, place) for name in MODULES]
+    parts += [_tuned(results / size / "tuned.json"), _versions(found)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
+    """What the items wrote, in the order of the list."""
+    found = {}
+    for name in MODULES:
+        path = results / size / "items" / f"{name}.json"
+        if not path.exists():
+            continue
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found[name] = {"figures": [], **{key: content[key] for key in _KEYS}, **content}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path} is damaged ({error}); make it again with `emcmc reproduce {name} "
+                f"--scale {size} --show`"
+            ) from error
+    return {name: content for name, content in found.items() if content["rows"]}
+
+
+_KEYS = ("columns", "rows", "verdicts", "notes")
+
+
+def _budget(size: str) -> str:
+    chosen = scale(size)
+    rows = chosen.data.get("rows", "all")
+    return (
+        f"Picture items at this scale: {chosen.model} on {rows} training pictures of "
+        f"{chosen.data['name']}, {chosen.epochs} passes over them for every method "
+        f"({chosen.warm_epochs} of them a shared start of the cyclical methods), batches of "
+        f"{chosen.batch_size}, {len(chosen.seeds)} seeds, {chosen.trials} trials for each method."
+    )
+
+
+def _total(folder: Path) -> str:
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("*.json")]
+    if not stored:
+        return ""
+    hours = sum(each["seconds"] for each in stored) / 3600
+    return (
+        f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread; "
+        "of a run that was interrupted, the time since it went on is counted."
+    )
+
+
+def _overview(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
+    lines = [
+        "## All verdicts",
+        "",
+        f"| item | in the paper | {HOLDS} | {FAILS} | {UNDECIDED} |",
+        "|---|---|---|---|---|",
+    ]
+    for name, each in items.items():
+        if name in found:
+            counts = Counter(verdict["decision"] for verdict in found[name]["verdicts"])
+            cells = [str(counts[decision]) for decision in (HOLDS, FAILS, UNDECIDED)]
+        else:
+            cells = ["not run here", "", ""]
+        lines.append(f"| [{name}](#{name}) | {each.where} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _section(name: str, each: Item, found: dict[str, Any] | None, size: str, place: Place) -> str:
+    head = f"## {name}\n\n{_sentence(each.title)} ({each.where})."
+    if found is None:
+        reason = each.unavailable(size, place)
+        return f"{head}\n\nNot run here: {reason or 'no result has been committed yet'}."
+    verdicts = [Verdict(**verdict) for verdict in found["verdicts"]]
+    figures: dict[str, Draw] = {figure: _nothing for figure in found["figures"]}
+    text = markdown(Outcome(found["columns"], found["rows"], verdicts, figures, found["notes"]))
+    for figure in figures:
+        link = f"![{each.title}]({PICTURES.as_posix()}/{figure}.png)"
+        text = text.replace(f"![{figure}]({figure}.png)", link)
+    return f"{head} Made by `emcmc reproduce {name} --scale {size}`{_cost(found)}.\n\n{text}"
+
+
+def _nothing(path: Path) -> None:
+    """The figures have been drawn already."""
+
+
+def _sentence(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+def _cost(found: dict[str, Any]) -> str:
+    if not found.get("runs"):
+        return ""
+    done, wanted = found["runs"], found["wanted_runs"]
+    total = str(done) if done == wanted else f"{done} of {wanted}"
+    runs = f"{total} run{'' if wanted == 1 else 's'}"
+    return f" ({runs}, {found['seconds'] / 60:.1f} minutes of one thread; items may share runs)"
+
+
+def _tuned(path: Path) -> str:
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        "## Chosen numbers of the picture items",
+        "",
+        "The best of each method's trials by the NLL of held-out training pictures.",
+        "",
+        "| method | numbers | validation NLL | trials |",
+        "|---|---|---|---|",
+    ]
+    for method, chosen in found.items():
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in chosen["numbers"].items())
+        label = ENTRIES[method].label if method in ENTRIES else method
+        row = [label, numbers, f"{chosen['validation_nll']:.4f}", str(len(chosen["all"]))]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _versions(found: dict[str, dict[str, Any]]) -> str:
+    seen: dict[str, set[str]] = {}
+    for each in found.values():
+        for name, versions in each.get("versions", {}).items():
+            seen.setdefault(name, set()).update(versions)
+    if not seen:
+        return ""
+    lines = [f"- {name} {', '.join(sorted(versions))}" for name, versions in sorted(seen.items())]
+    return "\n".join(["## Machine and versions", "", *lines])

@@ -1,0 +1,127 @@
+"""Make an item: its jobs, then its table, figures and verdicts, on screen and on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc_reproduction import search
+from entropy_mcmc_reproduction.items import MODULES, Outcome, item, results
+from entropy_mcmc_reproduction.jobs import Job, Place, diverged, ordered, pending, read, run_all
+from entropy_mcmc_reproduction.methods import ENTRIES
+from entropy_mcmc_reproduction.scale import scale
+from entropy_mcmc_reproduction.text import UNDECIDED, markdown, show
+
+
+def reproduce(
+    names: Sequence[str],
+    size: str,
+    *,
+    results: Path,
+    work: Path,
+    data: str | None = None,
+    show_only: bool = False,
+) -> None:
+    """Make items, `search` or `all` at a scale; with `show_only` from what is there.
+
+    The search comes first: it chooses the numbers of the others. The jobs of all items are one
+    list, so that a process that finds the rest of an item taken goes on with the next.
+    """
+    place = Place(results / size, work / size, data)
+    place.results.mkdir(parents=True, exist_ok=True)
+    if "search" in names and not show_only:
+        _search(size, place)
+    wanted = MODULES if "all" in names else ()
+    each = dict.fromkeys([n for n in names if n not in ("search", "all")] + list(wanted))
+    waiting = {name: item(name).jobs(size, place) for name in each if _can_run(name, size, place)}
+
+    def show_finished() -> None:
+        for name in [n for n, jobs in waiting.items() if show_only or not pending(jobs, place)]:
+            _show(name, size, place, waiting.pop(name))
+
+    show_finished()
+    run_all([job for jobs in waiting.values() for job in jobs], place, _say, show_finished)
+    show_finished()
+
+
+def _search(size: str, place: Place) -> None:
+    chosen = scale(size)
+    if not chosen.trials:
+        print(f"the scale {size} has no search: its numbers are fixed")
+        return
+    run_all(search.jobs(chosen, ENTRIES), place, _say)
+    for method, found in search.choose(chosen, place).items():
+        print(f"{method}: validation NLL {found['validation_nll']:.4f} at {found['numbers']}")
+
+
+def _can_run(name: str, size: str, place: Place) -> bool:
+    reason = item(name).unavailable(size, place)
+    if reason is not None:
+        print(f"{name}: not run here: {reason}")
+    return reason is None
+
+
+def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
+    found = item(name)
+    outcome = _without(_diverged(jobs, place), found.show(results(jobs, place), size))
+    write(name, outcome, place, provenance(jobs, place))
+    print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
+
+
+def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
+    """Of what an item shows: a trial that diverged has only lost."""
+    found = {job.name: read(place, job) for job in jobs}
+    return [name for name, result in found.items() if result and diverged(result)]
+
+
+def _without(lost: Sequence[str], outcome: Outcome) -> Outcome:
+    """An outcome that names its lost runs; the rest were lucky, so it decides nothing."""
+    if not lost:
+        return outcome
+    note = f"Diverged, and left out above: {', '.join(lost)}. With this gap nothing is decided."
+    verdicts = [replace(verdict, decision=UNDECIDED) for verdict in outcome.verdicts]
+    return replace(outcome, verdicts=verdicts, notes=[*outcome.notes, note])
+
+
+def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:
+    """How many runs an outcome is made of, their time, and the versions that made them."""
+    files = [place.result_file(job.name) for job in ordered(jobs)]
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()]
+    versions: dict[str, set[str]] = {}
+    for each in stored:
+        for name, version in each["versions"].items():
+            versions.setdefault(name, set()).add(version)
+    return {
+        "runs": len(stored),
+        "wanted_runs": len(files),
+        "seconds": round(sum(each["seconds"] for each in stored), 1),
+        "versions": {name: sorted(found) for name, found in sorted(versions.items())},
+    }
+
+
+def write(name: str, outcome: Outcome, place: Place, made_of: Mapping[str, Any]) -> None:
+    """Keep the outcome as JSON, markdown and pictures, with its `provenance`."""
+    folder = place.results / "items"
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "columns": outcome.columns,
+        "rows": outcome.rows,
+        "verdicts": [vars(verdict) for verdict in outcome.verdicts],
+        "notes": outcome.notes,
+        "figures": list(outcome.figures),
+        **made_of,
+    }
+    with atomic(folder / f"{name}.json") as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    with atomic(folder / f"{name}.md") as temporary:
+        temporary.write_text(markdown(outcome) + "\n", "utf-8")
+    for figure, draw in outcome.figures.items():
+        draw(folder / f"{figure}.png")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

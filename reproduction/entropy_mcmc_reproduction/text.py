@@ -1,0 +1,122 @@
+"""Outcomes as text, and numbers with their standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from entropy_mcmc_reproduction.items import Outcome, Verdict
+
+
+def mean_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and its standard error over seeds; None with one seed, or where a value is infinite."""
+    array = np.asarray(values, dtype=np.float64)
+    if len(array) < 2 or not np.isfinite(array).all():
+        return float(array.mean()), None
+    return float(array.mean()), float(array.std(ddof=1) / np.sqrt(len(array)))
+
+
+def number(values: Sequence[float], digits: int = 3, factor: float = 1.0) -> str:
+    """`mean ± standard error`.
+
+    >>> number([0.5, 0.7], 1, 100)
+    '60.0 ± 10.0'
+    """
+    mean, error = mean_error([value * factor for value in values])
+    return f"{mean:.{digits}f}" if error is None else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def significant(values: Sequence[float]) -> str:
+    """`mean ± standard error` for numbers of any size.
+
+    >>> significant([2e-6, 4e-6])
+    '3e-06 ± 1e-06'
+    """
+    mean, error = mean_error(values)
+    return f"{mean:.3g}" if error is None else rounded(mean, error)
+
+
+def rounded(mean: float, error: float) -> str:
+    """`mean ± error` with two digits of the error, and no digit of the mean beyond them.
+
+    >>> rounded(0.16843, 1.7123), rounded(1120.4, 97.1), rounded(2.0212e-5, 4.6e-7)
+    ('0.2 ± 1.7', '1120 ± 97', '2.02e-05 ± 4.6e-07')
+    """
+    if error < 1e-4:
+        return f"{mean:.3g} ± {error:.2g}"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def compared(
+    claim: str, ours: Sequence[float], other: Sequence[float], *, lower: bool, percent: bool = False
+) -> Verdict:
+    """Whether `ours` is better than `other`, paired by seed; see `decision`.
+
+    `lower` says that lower is better, `percent` that fractions are shown in points of 100.
+    """
+    factor, unit = (100.0, " points") if percent else (1.0, "")
+    sign = -factor if lower else factor
+    gains = [sign * (a - b) for a, b in zip(ours, other, strict=True)]
+    mean, error = mean_error(gains)
+    if not np.isfinite(mean):
+        return Verdict(claim, "a value is not finite", UNDECIDED)
+    way = "better" if mean >= 0 else "worse"
+    if error is None:
+        return Verdict(claim, f"{way} by {abs(mean):.4g}{unit} (one seed)", UNDECIDED)
+    size = rounded(abs(mean), error)
+    measured = f"{way} by {size}{unit} (standard error, {len(gains)} seeds)"
+    return Verdict(claim, measured, decision(mean, error, len(gains)))
+
+
+HOLDS, FAILS = "holds", "does not hold"
+UNDECIDED = "not decided at this scale"
+
+
+def decision(gain: float, error: float, count: int) -> str:
+    """Decided where the 95 % interval of the gain leaves out 0.
+
+    The interval is Student's: with three seeds it is 4.3 standard errors to each side, and two
+    standard errors would call a claim of no effect decided 18 times in 100.
+
+    >>> decision(3.0, 1.0, 3), decision(3.0, 1.0, 10)
+    ('not decided at this scale', 'holds')
+    """
+    if abs(gain) <= float(stdtrit(count - 1, 0.975)) * error:
+        return UNDECIDED
+    return HOLDS if gain > 0 else FAILS
+
+
+def markdown(outcome: Outcome) -> str:
+    """Table, verdicts and notes."""
+    parts = []
+    if outcome.rows:
+        parts.append(_table(outcome.columns, outcome.rows))
+    parts += [f"![{name}]({name}.png)" for name in outcome.figures]
+    if outcome.verdicts:
+        lines = [[v.claim, v.measured, f"**{v.decision}**"] for v in outcome.verdicts]
+        parts.append(_table(["claim", "measured", "verdict"], lines))
+    parts += outcome.notes
+    return "\n\n".join(parts)
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    head = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def show(title: str, outcome: Outcome) -> str:
+    """The outcome for a terminal."""
+    lines = [title, ""]
+    if outcome.rows:
+        table = [outcome.columns, *outcome.rows]
+        widths = [max(len(row[i]) for row in table) for i in range(len(outcome.columns))]
+        cells = [map(str.ljust, row, widths) for row in table]
+        lines += ["  ".join(row).rstrip() for row in cells]
+    for verdict in outcome.verdicts:
+        lines += ["", f"claim:    {verdict.claim}", f"measured: {verdict.measured}"]
+        lines += [f"verdict:  {verdict.decision}"]
+    return "\n".join([*lines, "", *outcome.notes]).rstrip() + "\n"

@@ -1,0 +1,127 @@
+"""`docs/reproduction.md` is what `results/` say, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from entropy_mcmc.cli import main
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc_reproduction import headline, page
+from entropy_mcmc_reproduction.items import MODULES, Outcome, Verdict, item
+from entropy_mcmc_reproduction.jobs import Place, ordered, pending
+from entropy_mcmc_reproduction.running import write
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_committed_page_is_the_generated_one():
+    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    message = "run `emcmc reproduce --page docs/reproduction.md` and commit the result"
+    assert text == page.page(ROOT / "results", "laptop"), message
+
+
+def test_the_readmes_table_is_the_generated_one():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    message = "run `emcmc reproduce --headline README.md` and commit the result"
+    assert text == headline.placed(text, ROOT / "results", "laptop"), message
+
+
+def test_committed_results_are_those_of_todays_jobs(tmp_path):
+    """Also of those made when this package was part of the library."""
+    place = Place(ROOT / "results" / "laptop", tmp_path, "data")
+    jobs = item("classification").jobs("laptop", place)
+    assert len(jobs) > 30
+    assert pending(ordered(jobs), place) == []
+
+
+def test_the_headline_joins_two_items_by_method(tmp_path):
+    columns = [
+        "data",
+        "method",
+        "samples",
+        "accuracy %",
+        "NLL",
+        "ECE %",
+        "training NLL",
+        "last",
+        "NLL",
+    ]
+    cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "0.5", "54", "1.3"]
+    place = Place(tmp_path / "results" / "laptop", tmp_path)
+    claims = [Verdict("it rains", "3 mm", "holds"), Verdict("it snows", "0 mm", "does not hold")]
+    write("classification", Outcome(columns, [cells], claims, notes=["Equal budget."]), place, {})
+    columns = ["data", "strangers", "method", "AUROC %", "AUPR %", "FPR95 %"]
+    write("ood", Outcome(columns, [["cifar10", "svhn", "SGD", "80", "1", "2"]], []), place, {})
+    page_file = tmp_path / "page.md"
+    page_file.write_text(f"before\n{headline.MARKS[0]}\nold\n{headline.MARKS[1]}\nafter\n")
+    command = ["reproduce", "--headline", str(page_file), "--results", str(tmp_path / "results")]
+    assert main(command) == 0
+    text = page_file.read_text(encoding="utf-8")
+    assert "| SGD | 1 | 55 ± 1 | 1.2 | 0.5 | 9 | 80 |\n\nEqual budget.\n" in text
+    assert "holds: 1, does not hold: 1, not decided at this scale: 0." in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "\nold" not in text
+    with pytest.raises(ConfigError, match="must hold the lines"):
+        headline.placed("no marks", tmp_path / "results", "laptop")
+
+
+def test_the_committed_figures_are_those_of_the_results():
+    folder = ROOT / "docs" / page.PICTURES
+    found = page.outcomes(ROOT / "results", "laptop")
+    wanted = {name for each in found.values() for name in each["figures"]}
+    assert {path.stem for path in folder.glob("*.png")} == wanted
+    for name in wanted:
+        kept = ROOT / "results" / "laptop" / "items" / f"{name}.png"
+        assert (folder / f"{name}.png").read_bytes() == kept.read_bytes()
+
+
+@pytest.fixture
+def results(tmp_path):
+    """One item with one figure."""
+    verdicts = [Verdict("it rains", "3 ± 1 mm", "holds"), Verdict("it snows", "0 mm", "holds")]
+    draw = lambda path: path.write_bytes(b"picture")  # noqa: E731
+    outcome = Outcome(["a", "b"], [["1", "2"]], verdicts, {"rain": draw}, ["A note."])
+    made_of = {"runs": 2, "wanted_runs": 3, "seconds": 90.0, "versions": {"torch": ["2.0", "2.1"]}}
+    write("smoothing", outcome, Place(tmp_path / "results" / "laptop", tmp_path), made_of)
+    tuned = {"sgd": {"numbers": {"lr": 0.0123456}, "validation_nll": 1.5, "all": [{}, {}]}}
+    (tmp_path / "results" / "laptop" / "tuned.json").write_text(json.dumps(tuned))
+    for run, seconds in (("a/b-0", 1800.0), ("c-0", 7200.0)):
+        path = tmp_path / "results" / "laptop" / "runs" / f"{run}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"seconds": seconds}))
+    return tmp_path / "results"
+
+
+def test_the_page_shows_tables_verdicts_numbers_and_versions(results, tmp_path):
+    target = tmp_path / "docs" / "page.md"
+    target.parent.mkdir()
+    old = target.parent / page.PICTURES / "old.png"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"")
+    assert main(["reproduce", "--page", str(target), "--results", str(results)]) == 0
+    text = target.read_text(encoding="utf-8")
+    for line in (
+        "| [smoothing](#smoothing) | Fig. 1b and appendix | 2 | 0 | 0 |",
+        "| it rains | 3 ± 1 mm | **holds** |",
+        "A note.",
+        "All 2 runs, searches among them, took 2.5 hours of one thread;",
+        "(2 of 3 runs, 1.5 minutes of one thread; items may share runs)",
+        "| SGD | lr 0.01235 | 1.5000 | 2 |",
+        "- torch 2.0, 2.1",
+        "](pictures/reproduction/rain.png)",
+        "Not run here: ImageNet cannot be had here",
+        "emcmc reproduce all --scale laptop",
+    ):
+        assert line in text
+    assert (target.parent / page.PICTURES / "rain.png").read_bytes() == b"picture"
+    assert not old.exists()
+    assert all(f"## {name}\n" in text for name in MODULES)
+
+
+def test_a_damaged_outcome_is_refused_with_its_name(results):
+    path = results / "laptop" / "items" / "smoothing.json"
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(ConfigError, match=r"smoothing\.json is damaged .*--show"):
+        page.page(results, "laptop")
