@@ -1,6 +1,5 @@
 """The store on disk: what it keeps, what it refuses, who may share it."""
 
-import json
 import os
 import signal
 from contextlib import contextmanager
@@ -324,64 +323,6 @@ def test_all_damaged_raises_even_when_skipping(tmp_path):
     skipping = Posterior.open(tmp_path / "a", model, skip_damaged=True)
     with pytest.raises(DamagedFileError, match="SHA-256"):
         skipping.predict(torch.ones(1, 2))
-
-
-def _edit(change):
-    def apply(path):
-        data = json.loads(path.read_text())
-        change(data)
-        path.write_text(json.dumps(data))
-
-    return apply
-
-
-def _set(*keys, value):
-    def change(data):
-        for key in keys[:-1]:
-            data = data[key]
-        data[keys[-1]] = value
-
-    return _edit(change)
-
-
-HOSTILE = {
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-20]),
-    "not text": lambda path: path.write_bytes(b"\xff\xfe\x00"),
-    "a list": lambda path: path.write_text("[]"),
-    "deep": lambda path: path.write_text("[" * 200_000),
-    "huge number": lambda path: path.write_text('{"schema": ' + "9" * 9999 + "}"),
-    "parent": _set("samples", 0, "file", "name", value="../../etc/passwd"),
-    "absolute": _set("samples", 0, "file", "name", value="/etc/passwd"),
-    "newline": _set("samples", 0, "file", "name", value="0000000001-theta.safetensors\n"),
-    "shared path": _set("samples", 0, "shared", value={"name": "../x", "bytes": 1, "sha256": ""}),
-    "digest": _set("samples", 0, "file", "sha256", value="zz"),
-    "size": _set("samples", 0, "file", "bytes", value=-1),
-    "bool": _set("samples", 0, "step", value=True),
-    "float": _set("samples", 0, "step", value=1.5),
-    "role": _set("samples", 0, "role", value="phi"),
-    "unhashable role": _set("samples", 0, "role", value=["theta"]),
-    "twice": _edit(lambda data: data["samples"].append(data["samples"][0])),
-    "missing": _edit(lambda data: data.pop("samples")),
-    "thin": _set("thin", value=0),
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_manifest_is_refused(tmp_path, kind):
-    posterior, model, _ = filled(tmp_path / "a")
-    posterior.close()
-    HOSTILE[kind](manifest_path(tmp_path / "a"))
-    for append in (False, True):
-        with pytest.raises(DamagedFileError, match=r"manifest\.json"):
-            Posterior.open(tmp_path / "a", model, append=append)
-    assert len(list((tmp_path / "a" / "samples").glob("*.safetensors"))) == 6
-
-
-def test_a_newer_schema_is_said(tmp_path):
-    _, model, _ = filled(tmp_path / "a")
-    _set("schema", value=99)(manifest_path(tmp_path / "a"))
-    with pytest.raises(StateError, match="schema 99"):
-        Posterior.open(tmp_path / "a", model)
 
 
 def test_another_architecture_is_refused_by_name_and_shape(tmp_path):

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import re
+import stat
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from entropy_mcmc.errors import StateError
+from entropy_mcmc.errors import DamagedFileError, StateError
 
 TEMPORARY = ".tmp-"
+# safetensors writes through a temporary file of its own.
+_SAFETENSORS_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is half of a write: no longer needed once its writer is dead.
+
+    >>> is_temporary(".tmp-17-a.json"), is_temporary(".tmpA1b2C3"), is_temporary(".tmpl")
+    (True, True, False)
+    """
+    return name.startswith(TEMPORARY) or _SAFETENSORS_TEMPORARY.fullmatch(name) is not None
 
 
 def sha256(path: Path) -> str:
@@ -48,15 +62,29 @@ def atomic(path: Path) -> Iterator[Path]:
 
 def signature(path: Path) -> tuple[int, ...]:
     """What changes when a file is replaced or written to."""
-    stat = path.stat()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a regular file: neither a FIFO nor a device, which may block a reader."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def leaves(path: Path, folder: Path) -> bool:
+    """Whether symbolic links lead `path` out of `folder`."""
+    return not path.resolve().is_relative_to(folder.resolve())
 
 
 class WriterLock:
     """An flock on `folder/.lock`: one writer at a time, released when the process dies."""
 
     def __init__(self, folder: Path) -> None:
-        self._handle: int | None = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self._handle: int | None = None
+        self._handle = _open_lock(folder / ".lock")
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -80,6 +108,15 @@ class WriterLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DamagedFileError(f"{path} is a symbolic link; remove it") from error
+        raise
 
 
 _HELD: weakref.WeakSet[WriterLock] = weakref.WeakSet()

@@ -1,26 +1,32 @@
-"""The manifest: which samples a store holds, checked field by field when it is read."""
+"""The manifest: the settings of a store and its samples, as one JSON file with a checksum.
+
+Schema 1 had neither the checksum nor the chain of a sample; it is read, and marked as unverified.
+A checksum detects damage, not forgery: whoever can write the file can write its checksum too.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from entropy_mcmc.errors import DamagedFileError, MissingFileError, StateError
+from entropy_mcmc.errors import StateError
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "manifest.json"
+# Room for some 35,000 samples; whatever the bytes say, reading them takes less than 500 MB.
+MAX_BYTES = 16_000_000
 ROLES = ("theta", "guide")
 KEEP_ROLES = ("both", "theta", "guide")
 LIKELIHOODS = ("classification", "regression")
 BATCHNORM = ("none", "stale", "fresh")
 SAMPLE_NAME = re.compile(r"[0-9]{10,20}-(theta|guide)(-bn[0-9]{1,9})?\.safetensors", re.ASCII)
 SHARED_NAME = re.compile(r"shared-[0-9a-f]{64}\.safetensors", re.ASCII)
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_REMEDY = "restore it from a copy, or collect into a new folder"
+# A run stores step t of chain c under c·STRIDE + t, so that chains never share a step.
+STRIDE = 10**10
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,10 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: its file, the shared file of what was not sampled, and where it came from."""
+    """One sample: its file, the shared file of what was not sampled, and where it came from.
+
+    `chain` is None where the collector did not say which chain it was.
+    """
 
     file: StoredFile
     shared: StoredFile | None
@@ -44,6 +53,7 @@ class Sample:
     batchnorm: str
     dtype: str
     library: str
+    chain: int | None = None
 
     @property
     def key(self) -> tuple[int, str]:
@@ -55,10 +65,18 @@ class Sample:
         """Samples are kept by step, θ before its guide."""
         return self.step, ROLES.index(self.role)
 
+    @property
+    def stem(self) -> str:
+        """How the name of its file begins; a batch-norm refresh appends to it."""
+        return f"{self.step:010d}-{self.role}"
+
 
 @dataclass(frozen=True)
 class Manifest:
-    """Settings of a store and its samples; `offered` and `newest` make thinning repeatable."""
+    """Settings of a store and its samples; `offered` and `newest` make thinning repeatable.
+
+    `verified` is False for a manifest that was read without a checksum.
+    """
 
     library: str
     likelihood: str
@@ -69,115 +87,63 @@ class Manifest:
     offered: int = 0
     newest: int | None = None
     samples: tuple[Sample, ...] = ()
+    verified: bool = field(default=True, compare=False)
 
     def to_json(self) -> str:
-        """The manifest as indented JSON."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+        """The manifest as indented JSON, with its checksum."""
+        content = {"schema": SCHEMA, **asdict(self)}
+        del content["verified"]
+        text = json.dumps({**content, "checksum": checksum(content)}, indent=1) + "\n"
+        if len(text) > MAX_BYTES:
+            raise StateError(
+                f"{len(self.samples)} samples are more than a manifest of {MAX_BYTES} bytes lists; "
+                "use keep_last or thin, or collect into a second folder"
+            )
+        return text
 
     def files(self) -> set[str]:
         """Names of every file that the samples need."""
         files = {sample.file.name for sample in self.samples}
         return files | {s.shared.name for s in self.samples if s.shared is not None}
 
+    def of_chain(self, chain: int | None) -> tuple[Sample, ...]:
+        """Samples of one chain, by step; all for None. A sample without a chain is of chain 0."""
+        return tuple(s for s in self.samples if chain is None or (s.chain or 0) == chain)
 
-def read_manifest(path: Path) -> Manifest:
-    """Read and check a manifest; nothing in it is trusted."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise MissingFileError(
-            f"{path} is not there: no posterior was created in this folder; "
-            "use Posterior.create(path, model), or check the path"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}); {_REMEDY}") from error
-    try:
-        return _parse(json.loads(text))
-    except StateError:
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        detail = f"{type(error).__name__}: {error}"
-        raise DamagedFileError(f"{path} is damaged ({detail}); {_REMEDY}") from error
+    def digest(self, count: int, chain: int | None = None) -> str:
+        """SHA-256 of which samples the first `count` are: step, role, cycle, chain and dtype.
 
+        Later samples of the same chain, and a batch-norm refresh (which replaces files), leave it
+        as it is. So a checkpoint can record `count` and `digest(count, chain)` and find out at
+        resume whether a sample that was there is lost: a kill between manifest and checkpoint only
+        adds samples. Samples are ordered by step; with several chains, later samples of one come
+        before those of the next, so ask for the digest of one chain. `keep_last` drops the first
+        samples: a store that has it needs another record.
 
-def _parse(data: Any) -> Manifest:
-    _expect(data, dict, "the manifest")
-    schema = _count(data, "schema")
-    if schema != SCHEMA:
-        raise StateError(
-            f"the manifest has schema {schema}, this version reads {SCHEMA}; "
-            "use the version of entropy-mcmc that wrote it"
-        )
-    samples = tuple(sorted(map(_sample, _list(data, "samples")), key=lambda s: s.order))
-    if len({sample.key for sample in samples}) != len(samples):
-        raise ValueError("two samples have the same step and role")
-    return Manifest(
-        library=_text(data, "library"),
-        likelihood=_choice(data, "likelihood", LIKELIHOODS),
-        roles=_choice(data, "roles", KEEP_ROLES),
-        dtype=_choice(data, "dtype", (None, "bfloat16")),
-        thin=_count(data, "thin", 1),
-        keep_last=_optional(data, "keep_last", lambda d, k: _count(d, k, 1)),
-        offered=_count(data, "offered"),
-        newest=_optional(data, "newest", _count),
-        samples=samples,
-    )
+        Args:
+            count: How many samples, from the first; at most those that there are.
+            chain: The samples of this chain only; of all for None.
+
+        Raises:
+            StateError: There are fewer than `count` samples.
+
+        >>> Manifest("", "regression", "both", None, 1, None).digest(0)[:8]
+        'e3b0c442'
+        """
+        samples = self.of_chain(chain)
+        if not 0 <= count <= len(samples):
+            raise StateError(
+                f"count must be between 0 and the {len(samples)} samples that the manifest lists"
+                f"{'' if chain is None else f' for chain {chain}'}, got {count}"
+            )
+        total = hashlib.sha256()
+        for s in samples[:count]:
+            total.update(repr((s.step, s.role, s.cycle, s.chain or 0, s.dtype)).encode())
+        return total.hexdigest()
 
 
-def _sample(data: Any) -> Sample:
-    _expect(data, dict, "a sample")
-    shared = data["shared"]
-    return Sample(
-        file=_file(data["file"], SAMPLE_NAME),
-        shared=None if shared is None else _file(shared, SHARED_NAME),
-        role=_choice(data, "role", ROLES),
-        step=_count(data, "step"),
-        cycle=_optional(data, "cycle", _count),
-        batchnorm=_choice(data, "batchnorm", BATCHNORM),
-        dtype=_text(data, "dtype"),
-        library=_text(data, "library"),
-    )
-
-
-def _file(data: Any, allowed: re.Pattern[str]) -> StoredFile:
-    _expect(data, dict, "a file")
-    file = StoredFile(_text(data, "name"), _count(data, "bytes"), _text(data, "sha256"))
-    # The whole name must match: no separators, so no path can leave the folder.
-    if not allowed.fullmatch(file.name):
-        raise ValueError(f"{file.name!r} is not a file name of this store")
-    if not _DIGEST.fullmatch(file.sha256):
-        raise ValueError(f"{file.sha256!r} is not a SHA-256")
-    return file
-
-
-def _expect(value: Any, kind: type, what: str) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{what} must be {kind.__name__}, got {str(value)[:80]!r}")
-    return value
-
-
-def _text(data: dict[str, Any], key: str) -> str:
-    return str(_expect(data[key], str, key))
-
-
-def _list(data: dict[str, Any], key: str) -> list[Any]:
-    return list(_expect(data[key], list, key))
-
-
-def _count(data: dict[str, Any], key: str, least: int = 0) -> int:
-    number = int(_expect(data[key], int, key))
-    if not least <= number < 2**63:
-        raise ValueError(f"{key} must be at least {least}, got {number}")
-    return number
-
-
-def _optional(
-    data: dict[str, Any], key: str, read: Callable[[dict[str, Any], str], int]
-) -> int | None:
-    return None if data[key] is None else read(data, key)
-
-
-def _choice(data: dict[str, Any], key: str, allowed: tuple[Any, ...]) -> Any:
-    if data[key] not in allowed:
-        raise ValueError(f"{key} must be one of {allowed}, got {str(data[key])[:80]!r}")
-    return data[key]
+def checksum(content: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest's values, whatever their layout; its own entry is left out."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

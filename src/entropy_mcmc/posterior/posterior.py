@@ -122,8 +122,13 @@ class Posterior:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Manifest entries: role, step, cycle, batch-norm state and file of each sample."""
+        """Manifest entries: role, step, cycle, chain, batch-norm state and file of each sample."""
         return self._store.manifest.samples
+
+    @property
+    def verified(self) -> bool:
+        """Whether the manifest has a checksum: those of older versions have none."""
+        return self._store.manifest.verified
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -134,7 +139,8 @@ class Posterior:
         return len(self.samples)
 
     def __repr__(self) -> str:
-        return f"Posterior({str(self.path)!r}, {len(self)} samples, {self.likelihood})"
+        mark = "" if self.verified else ", unverified"
+        return f"Posterior({str(self.path)!r}, {len(self)} samples, {self.likelihood}{mark})"
 
     def __enter__(self) -> Self:
         return self
@@ -147,7 +153,12 @@ class Posterior:
         self._store.close()
 
     def collect(
-        self, optimizer: Any = None, *, step: int | None = None, cycle: int | None = None
+        self,
+        optimizer: Any = None,
+        *,
+        step: int | None = None,
+        cycle: int | None = None,
+        chain: int | None = None,
     ) -> int:
         """Store the model's parameters, and the guide of a sampler that has one.
 
@@ -156,6 +167,8 @@ class Posterior:
             step: The step of the chain; else `param_groups[…]["step"]`, else a count. A step
                 that was collected already is not written again.
             cycle: The cycle of the schedule, for the manifest.
+            chain: The number of the chain, from 0, for the manifest; chains need steps of their
+                own (a run stores step t of chain c under c·10¹⁰ + t).
 
         Returns:
             How many samples were written.
@@ -164,11 +177,13 @@ class Posterior:
         device = home(self.model)[0]
         step = ranks.agree(step_of(optimizer, step, manifest), device)
         cycle = None if cycle is None else check_count("cycle", cycle, least=0)
+        chain = None if chain is None else check_count("chain", chain, least=0)
+        origin = writing.Origin(step, cycle, chain)
         wanted = due(manifest, optimizer, step)
         flags = ranks.agree(sum(1 << i for i, r in enumerate(ROLES) if r in wanted), device)
         wanted = tuple(role for i, role in enumerate(ROLES) if flags >> i & 1)
         entries = [
-            writing.write_sample(self._store, self.model, optimizer, role, step, cycle)
+            writing.write_sample(self._store, self.model, optimizer, role, origin)
             for role in wanted
         ]
         new = [entry for entry in entries if entry is not None]

@@ -19,7 +19,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from entropy_mcmc.errors import DamagedFileError, StateError
-from entropy_mcmc.posterior.files import TEMPORARY, WriterLock, atomic, sha256, signature, sync
+from entropy_mcmc.posterior.files import (
+    WriterLock,
+    atomic,
+    is_regular,
+    is_temporary,
+    leaves,
+    sha256,
+    signature,
+    sync,
+)
 from entropy_mcmc.posterior.manifest import (
     NAME,
     SAMPLE_NAME,
@@ -27,8 +36,8 @@ from entropy_mcmc.posterior.manifest import (
     Manifest,
     Sample,
     StoredFile,
-    read_manifest,
 )
+from entropy_mcmc.posterior.manifest_reader import read_manifest
 
 FOLDER = "samples"
 _NEW = ".samples-new-"
@@ -42,10 +51,11 @@ class Store:
         self._lock: WriterLock | None = None
         self._verified: dict[str, tuple[int, ...]] = {}
         self._seen: tuple[int, ...] = ()
-        self._manifest = read_manifest(self.folder / NAME)
+        _refuse_links(self.folder, path)
+        self._manifest = self._read()
         if write:
             self._lock = WriterLock(self.folder)
-            self._manifest = read_manifest(self.folder / NAME)
+            self._manifest = self._read()
             self._clean()
 
     @staticmethod
@@ -97,7 +107,8 @@ class Store:
     def commit(self, manifest: Manifest) -> None:
         """Replace the manifest, then remove the files that it no longer lists."""
         self.require_writer()
-        manifest = replace(manifest, samples=tuple(sorted(manifest.samples, key=_order)))
+        samples = tuple(sorted(manifest.samples, key=lambda sample: sample.order))
+        manifest = replace(manifest, samples=samples, verified=True)
         _write_manifest(self.folder, manifest)
         gone = self._manifest.files() - manifest.files()
         self._manifest = manifest
@@ -134,9 +145,12 @@ class Store:
         for file in _files(sample):
             path = self.folder / file.name
             try:
+                _refuse_links(path, self.folder)
                 now = signature(path)
                 if self._verified.get(file.name) == now and not again:
                     continue
+                if not is_regular(path):
+                    raise _damaged(path, "is no regular file")
                 if now[1] != file.bytes:
                     raise _damaged(path, f"has {now[1]} bytes instead of {file.bytes}")
                 if sha256(path) != file.sha256:
@@ -155,20 +169,26 @@ class Store:
                 "use Posterior.open(path, model, append=True)"
             )
 
+    def _read(self) -> Manifest:
+        path = self.folder / NAME
+        _refuse_links(path, self.folder)
+        return read_manifest(path)
+
     def _reload(self, *, force: bool = False) -> None:
         if self.writable:
             return
         path = self.folder / NAME
         seen = signature(path) if path.exists() else ()
         if force or seen != self._seen:
-            self._manifest, self._seen = read_manifest(path), seen
+            self._manifest, self._seen = self._read(), seen
 
     def _clean(self) -> None:
         """Remove what a killed writer left; files with other names are not ours."""
         listed = self._manifest.files()
         for path in self.folder.iterdir():
             ours = SAMPLE_NAME.fullmatch(path.name) or SHARED_NAME.fullmatch(path.name)
-            if path.name.startswith(TEMPORARY) or (ours and path.name not in listed):
+            left = is_temporary(path.name) or (ours and path.name not in listed)
+            if left and not path.is_dir():
                 path.unlink(missing_ok=True)
         for path in self.folder.parent.glob(f"{_NEW}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -178,8 +198,13 @@ def _files(sample: Sample) -> tuple[StoredFile, ...]:
     return (sample.file,) if sample.shared is None else (sample.file, sample.shared)
 
 
-def _order(sample: Sample) -> tuple[int, int]:
-    return sample.order
+def _refuse_links(path: Path, folder: Path) -> None:
+    """Raise if a symbolic link leads out of the folder: what is there was not written here."""
+    if leaves(path, folder):
+        raise DamagedFileError(
+            f"{path} is a symbolic link to {path.resolve()}, out of {folder}; copy what it points "
+            "to into its place, or link the whole run folder instead"
+        )
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

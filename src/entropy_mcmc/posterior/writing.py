@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,8 +28,17 @@ from entropy_mcmc.posterior.tensors import (
 LIBRARY = f"entropy_mcmc {__version__}"
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where in a run a sample was drawn; None for what the collector does not know."""
+
+    step: int
+    cycle: int | None
+    chain: int | None
+
+
 def write_sample(
-    store: Store, model: nn.Module, optimizer: Any, role: str, step: int, cycle: int | None
+    store: Store, model: nn.Module, optimizer: Any, role: str, origin: Origin
 ) -> Sample | None:
     """Gather one sample on every rank and write it on rank 0, which returns its entry."""
     own, shared = split(layout(model), optimizer)
@@ -38,10 +47,11 @@ def write_sample(
     written: list[Sample] = []
 
     def write(shared_file: StoredFile | None) -> None:
-        file = store.write(f"{step:010d}-{role}.safetensors", tensors)
+        file = store.write(f"{origin.step:010d}-{role}.safetensors", tensors)
         state = "stale" if norm_layers(model) else "none"
         kind = dtype_name({n: t for n, t in tensors.items() if own[n].is_parameter})
-        written.append(Sample(file, shared_file, role, step, cycle, state, kind, LIBRARY))
+        place = origin.step, origin.cycle
+        written.append(Sample(file, shared_file, role, *place, state, kind, LIBRARY, origin.chain))
 
     shared_file = _write_shared(store, shared, home(model)[0])
     ranks.on_main(lambda: write(shared_file), home(model)[0])

@@ -10,14 +10,14 @@ from typing import Any
 
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
-from entropy_mcmc.posterior.manifest import Sample, read_manifest
+from entropy_mcmc.posterior.manifest import STRIDE, Sample
+from entropy_mcmc.posterior.manifest_reader import read_manifest
 from entropy_mcmc.report.predictions import ROWS, Predicted, predict
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.evaluate import BASELINE, load_run
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import Journal
 
-STRIDE = 10**10  # samples of chain c at step t are stored under c·STRIDE + t
 FLATNESS = "flatness"
 PICTURE_BYTES = 400_000
 Event = dict[str, Any]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from entropy_mcmc.diagnostics import Thermometer
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
@@ -25,9 +26,6 @@ from entropy_mcmc.run.problem import Problem
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.source import Prefetched
 from entropy_mcmc.run.state import fill, pack, refuse_non_finite, unpack
-
-# Samples of chain c at step t are stored under the step c·STRIDE + t.
-STRIDE = 10**10
 
 
 @dataclass(frozen=True)
@@ -180,9 +178,9 @@ class Chain:
             self._average(key, cycle)
         elif self.method.draws:
             with self.sampler.sampled():  # type: ignore[attr-defined]
-                context.posterior.collect(self.sampler, step=key, cycle=cycle)
+                context.posterior.collect(self.sampler, step=key, cycle=cycle, chain=self.number)
         else:
-            context.posterior.collect(self.sampler, step=key, cycle=cycle)
+            context.posterior.collect(self.sampler, step=key, cycle=cycle, chain=self.number)
 
     def _read(self) -> None:
         """Read the thermometer, once the guide has had the time to reach its law."""
@@ -204,7 +202,7 @@ class Chain:
         if self.finished:
             kept = {name: param.detach().clone() for name, param in model.named_parameters()}
             fill(model, self.average)
-            self.context.posterior.collect(self.sampler, step=key, cycle=cycle)
+            self.context.posterior.collect(self.sampler, step=key, cycle=cycle, chain=self.number)
             fill(model, kept)
 
     def event(self) -> dict[str, Any]:

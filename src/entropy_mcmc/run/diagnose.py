@@ -16,7 +16,7 @@ from torch import Tensor
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.diagnostics import Diagnosis, Estimate, Thermometer, diagnose, gradient_variance
 from entropy_mcmc.posterior.files import atomic
-from entropy_mcmc.run.chain import STRIDE
+from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.engine import Run

@@ -18,9 +18,10 @@ import torch
 from entropy_mcmc.posterior import Posterior, ranks, writing
 from entropy_mcmc.posterior.batchnorm import refresh_batchnorm
 from entropy_mcmc.posterior.evaluate import borrowed
+from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.posterior.reading import Reader
 from entropy_mcmc.posterior.store import Store
-from entropy_mcmc.run.chain import STRIDE, Context
+from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.loop import run_chain
 from entropy_mcmc.run.peers import FAILED, FINISHED, Peers
@@ -33,11 +34,16 @@ class SharedPosterior(Posterior):
     """A posterior that several processes collect into: each takes the writer's place in turn."""
 
     def collect(
-        self, optimizer: Any = None, *, step: int | None = None, cycle: int | None = None
+        self,
+        optimizer: Any = None,
+        *,
+        step: int | None = None,
+        cycle: int | None = None,
+        chain: int | None = None,
     ) -> int:
         """As `Posterior.collect`, for this process alone."""
         with turn(self.path), Posterior.open(self.path, self.model, append=True) as writer:
-            return writer.collect(optimizer, step=step, cycle=cycle)
+            return writer.collect(optimizer, step=step, cycle=cycle, chain=chain)
 
     def refresh_chains(self, loader: Iterable[Any], chains: Iterable[int]) -> None:
         """As `refresh_batchnorm`, for the samples of these chains."""
