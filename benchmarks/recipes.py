@@ -1,0 +1,15 @@
+"""The tournament of docs/comparison.md, resumable: the same command goes on where it stopped.
+
+    python benchmarks/recipes.py plan                            # runs and minutes
+    python benchmarks/recipes.py run --half development          # league "own", two workers
+    python benchmarks/recipes.py run --league trials --half development
+    python benchmarks/recipes.py render                          # results → docs/tournament.md
+
+Outputs of networks go to --store (default $EMCMC_RUNS or ~/.cache/emcmc-tournament), scores to
+results/tournament. Data are read from $EMCMC_DATA.
+"""
+
+from tournament.command import main
+
+if __name__ == "__main__":
+    main(__doc__)

@@ -1,0 +1,90 @@
+"""The command line: plan, run, render."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tournament import leagues, page, plan, work
+from tournament.store import Store
+from tournament.tasks import TASKS, Task
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "tournament"
+
+
+def main(text: str, arguments: Sequence[str] | None = None) -> None:
+    """Parse and dispatch."""
+    options = parser(text).parse_args(arguments)
+    if options.part == "plan":
+        print(plan.table(list(TASKS.values())))
+    elif options.part == "render":
+        page.write(ROOT, RESULTS)
+    else:
+        run(options)
+
+
+def parser(text: str) -> argparse.ArgumentParser:
+    """Options of the command."""
+    found = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("part", choices=("plan", "run", "render"))
+    found.add_argument("--league", choices=leagues.LEAGUES, default="own")
+    found.add_argument("--half", choices=("development", "confirmation"), default=None)
+    found.add_argument("--tasks", nargs="+", choices=tuple(TASKS), default=None)
+    found.add_argument("--seeds", type=int, default=None, help="fewer seeds, for a pilot")
+    found.add_argument("--workers", type=int, default=2)
+    found.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)
+    found.add_argument("--store", type=Path, default=None)
+    found.add_argument("--results", type=Path, default=RESULTS)
+    return found
+
+
+def chosen(options: argparse.Namespace) -> list[Task]:
+    """The tasks meant; a half must be named, so that confirmation never runs by chance."""
+    if options.tasks:
+        return [TASKS[name] for name in options.tasks]
+    if options.half is None:
+        raise SystemExit("name --half development, --half confirmation, or --tasks")
+    return [task for task in TASKS.values() if task.half == options.half]
+
+
+def store_of(options: argparse.Namespace) -> Store:
+    """The store named by --store, else by $EMCMC_RUNS, else in the user's cache."""
+    default = os.environ.get("EMCMC_RUNS", "~/.cache/emcmc-tournament")
+    return Store((options.store or Path(default)).expanduser())
+
+
+def run(options: argparse.Namespace) -> None:
+    """Make what is missing, by workers; then score what there is."""
+    tasks, store = chosen(options), store_of(options)
+    if options.worker is not None:
+        import torch
+
+        torch.set_num_threads(1)
+        work.work(
+            lambda: leagues.missing(options.league, tasks, store, options.seeds),
+            store,
+            first=options.worker * 1_000_003,
+        )
+        return
+    work.spawn(again(options, tasks, store), options.workers)
+    for task in tasks:
+        count = leagues.score(options.league, task, store, options.results)
+        print(f"{task.name}: {count} results", flush=True)
+
+
+def again(options: argparse.Namespace, tasks: Sequence[Task], store: Store) -> list[str]:
+    """Arguments of a worker."""
+    names = [task.name for task in tasks]
+    seeds = ["--seeds", str(options.seeds)] if options.seeds else []
+    return [
+        "run",
+        *("--league", options.league),
+        *("--store", str(store.folder)),
+        *seeds,
+        *("--tasks", *names),
+    ]

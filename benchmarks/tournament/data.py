@@ -1,0 +1,123 @@
+"""Rows of a task: test rows are fixed, a seed draws training and validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc import data
+from entropy_mcmc.data import Dataset, order
+
+TEST, VALIDATION, OOD = 2000, 1000, 500
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs and targets, normalised."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run may see (training, validation) and what it is judged on."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    ood: tuple[Tensor, ...] = ()
+
+    def asked(self) -> Tensor:
+        """All inputs that a network is asked about, in the order validation, test, OOD."""
+        return torch.cat([self.validation.x, self.test.x, *self.ood])
+
+
+def drawn(pool: Rows, test: Rows, train: int, validation: int, seed: int) -> Data:
+    """Training and validation rows drawn from the pool by the seed."""
+    rows = order(1000 + seed, 0, len(pool.x))
+    chosen, held = rows[:train], rows[train : train + validation]
+    return Data(Rows(pool.x[chosen], pool.y[chosen]), Rows(pool.x[held], pool.y[held]), test)
+
+
+def images(name: str, rows: int, ood: Sequence[str], seed: int) -> Data:
+    """Images of a standard set; the first `TEST` test images judge."""
+    parts = [data.load(name, split=split) for split in ("train", "test")]
+    train, test = (Rows(part.inputs, part.targets) for part in parts)
+    split = drawn(train, Rows(test.x[:TEST], test.y[:TEST]), rows, VALIDATION, seed)
+    others = [data.load(other, split="test", limit=OOD).inputs for other in ood]
+    return normalised(split, parts[0], others)
+
+
+def normalised(split: Data, source: Dataset, others: Sequence[Tensor]) -> Data:
+    """The same with the source's mean and standard deviation, OOD data included."""
+    train, validation, test = (
+        Rows(source.normalise(part.x), part.y)
+        for part in (split.train, split.validation, split.test)
+    )
+    return Data(train, validation, test, tuple(source.normalise(other) for other in others))
+
+
+def digits(rows: int, seed: int) -> Data:
+    """scikit-learn's digits; OOD are test images whose pixels are shuffled, each in its own way."""
+    train, test = data.load("digits"), data.load("digits", split="test")
+    split = drawn(
+        Rows(train.inputs, train.targets),
+        Rows(test.inputs, test.targets),
+        rows,
+        len(train) - rows,
+        seed,
+    )
+    return normalised(split, train, [shuffled_pixels(test.inputs)])
+
+
+def shuffled_pixels(inputs: Tensor) -> Tensor:
+    """Every image with its pixels in an order of its own; the same orders every time."""
+    flat = inputs.flatten(2)
+    rows = [image[:, order(77, i, image.shape[1])] for i, image in enumerate(flat)]
+    return torch.stack(rows).view_as(inputs)
+
+
+def table(x: Tensor, y: Tensor, seed: int, rows: int | None = None) -> Data:
+    """A table: a fixed quarter tests, four fifths of the rest (or `rows`) train."""
+    mixed = order(0, 0, len(x))
+    held, rest = mixed[: len(x) // 4], mixed[len(x) // 4 :]
+    train = rows or len(rest) * 4 // 5
+    split = drawn(Rows(x[rest], y[rest]), Rows(x[held], y[held]), train, len(rest) - train, seed)
+    return standardised(split)
+
+
+def standardised(split: Data) -> Data:
+    """Inputs, and values to regress on, with mean 0 and variance 1 over the training rows."""
+    parts = (split.train, split.validation, split.test)
+    inputs = [_standard(part.x, split.train.x) for part in parts]
+    targets = [part.y for part in parts]
+    if split.train.y.is_floating_point():
+        targets = [_standard(y[:, None], split.train.y[:, None])[:, 0] for y in targets]
+    return Data(*(Rows(x, y) for x, y in zip(inputs, targets, strict=True)))
+
+
+def _standard(values: Tensor, reference: Tensor) -> Tensor:
+    spread = reference.std(dim=0, correction=0)
+    return (values - reference.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
+
+
+def breast_cancer(seed: int) -> Data:
+    """scikit-learn's breast cancer table, 2 classes."""
+    from sklearn.datasets import load_breast_cancer
+
+    x, y = load_breast_cancer(return_X_y=True)
+    return table(torch.from_numpy(x).float(), torch.from_numpy(y).long(), seed)
+
+
+def uci(name: str, seed: int, rows: int | None = None, classes: bool = False) -> Data:
+    """A UCI table with all of its rows; `classes` takes whole-numbered targets as classes."""
+    parts = [data.load(f"uci-{name}", split=split) for split in ("train", "test")]
+    x = torch.cat([part.inputs for part in parts])
+    y = torch.cat([part.targets for part in parts])
+    if classes:
+        y = torch.unique(y.long(), return_inverse=True)[1]
+    return table(x, y, seed, rows)

@@ -1,0 +1,70 @@
+"""The two leagues: which settings a method has, and which runs are still missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tournament import own, trials
+from tournament.methods import Knobs, Method, answers, methods_of, trajectories
+from tournament.scores import measures
+from tournament.settings import Settings
+from tournament.store import Store, write_json
+from tournament.tasks import Task
+
+LEAGUES = ("own", "trials")
+
+
+def knobs_of(
+    league: str, method: Method, task: Task, store: Store
+) -> tuple[Knobs | None, list[Settings]]:
+    """The method's settings in a league, or None and the runs that decide them."""
+    base = own.knobs(method, task)
+    if league == "own":
+        return base, []
+    return trials.chosen(method, task, base, store)
+
+
+def missing(
+    league: str, tasks: list[Task], store: Store, seeds: int | None = None
+) -> list[Settings]:
+    """All runs that can be made now; ask again after they are made, until none is left."""
+    wanted: list[Settings] = []
+    for task in tasks:
+        for method in methods_of(task):
+            knobs, first = knobs_of(league, method, task, store)
+            wanted += first
+            if knobs is not None:
+                for seed in range(min(task.seeds, seeds or task.seeds)):
+                    wanted += trajectories(method, task, seed, knobs)
+    return store.missing(wanted)
+
+
+def score(league: str, task: Task, store: Store, results: Path) -> int:
+    """Write one JSON for each finished (method, seed) of a task; return how many there are."""
+    count = 0
+    for method in methods_of(task):
+        knobs, _ = knobs_of(league, method, task, store)
+        for seed in range(task.seeds) if knobs is not None else ():
+            runs = trajectories(method, task, seed, knobs or {})
+            if store.missing(runs):
+                continue
+            record = scored(method, runs, store) | {"knobs": dict(knobs or {}), "seed": seed}
+            name = method.name.replace(" ", "-").replace("×", "x")
+            write_json(results / league / task.name / f"{name}-{seed}.json", record)
+            count += 1
+    return count
+
+
+def scored(method: Method, runs: list[Settings], store: Store) -> dict[str, object]:
+    """Measures, cost and time of a method's finished run."""
+    found = answers(method, runs, store)
+    records = [store.read(settings).record for settings in runs]
+    return {
+        "method": method.name,
+        "diverged": found is None,
+        "measures": {} if found is None else measures(found),
+        "cost": sum(record["cost"] for record in records),
+        "seconds": sum(record["seconds"] for record in records),
+        "train_loss": records[0]["train_loss"],
+        "runs": [settings.key for settings in runs],
+    }

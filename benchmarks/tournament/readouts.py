@@ -1,0 +1,111 @@
+"""What is read off a trajectory: last network, samples, averages of weights, SWAG, Laplace."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc import EntropyMCMC
+from tournament import laplace, schedule
+from tournament.data import Data
+from tournament.settings import Settings
+from tournament.swag import Moments
+
+ROWS_AT_ONCE = 1000
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+def has_batchnorm(model: nn.Module) -> bool:
+    """Whether running statistics must follow the weights."""
+    return any(isinstance(module, NORMS) for module in model.modules())
+
+
+@torch.no_grad()
+def ask(model: nn.Module, split: Data) -> np.ndarray:
+    """Outputs for validation, test and OOD rows, in evaluation mode."""
+    training = model.training
+    model.eval()
+    outputs = torch.cat([model(part) for part in split.asked().split(ROWS_AT_ONCE)])
+    model.train(training)
+    return outputs.numpy().astype(np.float32)
+
+
+@torch.no_grad()
+def refresh(model: nn.Module, x: Tensor, batch: int = 250) -> None:
+    """Batch-norm statistics of these rows, as a plain average over their batches."""
+    norms = [module for module in model.modules() if isinstance(module, NORMS)]
+    if not norms:
+        return
+    old = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.train()
+    for part in x.split(batch):
+        if len(part) > 1:
+            model(part)
+    for norm, momentum in zip(norms, old, strict=True):
+        norm.momentum = momentum
+
+
+def vector(model: nn.Module) -> Tensor:
+    """All weights as one vector."""
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+class Recorder:
+    """Looks at the network after every step and keeps what the readouts need."""
+
+    def __init__(
+        self, settings: Settings, split: Data, model: nn.Module, steps: int, refreshed: int
+    ) -> None:
+        self.settings, self.split, self.model, self.steps = settings, split, model, steps
+        self.refreshed = refreshed
+        self.samples: list[np.ndarray] = []
+        self.decay = 1 - 1 / max(1.0, settings.average * steps)
+        self.point = settings.optimizer in ("sgd", "sghmc")
+        self.ema = vector(model).clone() if self.point else None
+        self.moments = Moments()
+
+    def after(self, step: int) -> None:
+        """Take in the network after this step."""
+        if schedule.is_sample(self.settings, step, self.steps):
+            self.samples.append(ask(self.model, self.split))
+        if self.ema is not None:
+            weights = vector(self.model)
+            self.ema.lerp_(weights, 1 - self.decay)
+            if self._is_settled(step):
+                self.moments.add(weights)
+
+    def _is_settled(self, step: int) -> bool:
+        """In the constant phase of SWA: about ten networks for each tenth of it."""
+        first = int(self.settings.settle * self.steps)
+        every = max(1, (self.steps - first) // 20)
+        return self.settings.settle < 1 and step >= first and (step - first) % every == 0
+
+    def outputs(self, sampler: EntropyMCMC | None) -> dict[str, np.ndarray]:
+        """Outputs by readout."""
+        found = {"samples": np.stack(self.samples), "last": self.samples[-1][None]}
+        if sampler is not None:
+            with sampler.guide():
+                found["guide"] = self._of_copy(vector(self.model))
+        if self.ema is not None and self.settings.cycles == 1:
+            found["ema"] = self._of_copy(self.ema)
+        if self.moments.count:
+            found["swa"] = self._of_copy(self.moments.mean)
+            draws = self.moments.draws(8, seed=self.settings.seed)
+            found["swag"] = np.concatenate([self._of_copy(d, share=8) for d in draws])
+        if self.settings.optimizer == "sgd" and self.settings.prior_variance:
+            found |= laplace.outputs(self.model, self.split, self.settings)
+        return found
+
+    def _of_copy(self, weights: Tensor, share: int = 1) -> np.ndarray:
+        """Outputs of the network with these weights; its refresh sees 1/share of the rows."""
+        model = copy.deepcopy(self.model)
+        nn.utils.vector_to_parameters(weights.clone(), model.parameters())
+        rows = max(2, self.refreshed // share)
+        refresh(model, self.split.train.x[:rows])
+        return ask(model, self.split)[None]

@@ -1,0 +1,69 @@
+"""Settings of one trajectory, and the key under which its run is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+VERSION = 1  # raise it when the same settings would give other numbers
+OPTIMIZERS = ("start", "sgd", "adamw", "sgld", "sghmc", "emcmc")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides one trajectory; equal settings give equal predictions.
+
+    Attributes:
+        task: Name of the task.
+        seed: Of split, initialisation, batches and noise.
+        chain: Number of the chain; chains share the split and nothing else.
+        optimizer: One of `OPTIMIZERS`; "start" is the network that one starts from.
+        passes: Length, in passes over the training rows.
+        lr: Peak learning rate for the mean loss.
+        momentum: μ.
+        prior_variance: Of every weight, for all but AdamW.
+        weight_decay: Of AdamW only.
+        temperature: T; 0 for optimizers.
+        horizon: ηN/lr at peak lr as a part of all steps; EMCMC only.
+        noise_from: Part of each cycle after which noise is on and samples are taken.
+        samples: Networks kept in each cycle.
+        cycles: Cosines.
+        floor: Last lr / peak lr.
+        settle: Part of a cycle after which lr stays at its floor.
+        average: Horizon of EMA as a part of all steps.
+    """
+
+    task: str
+    seed: int
+    optimizer: str
+    passes: float
+    lr: float
+    chain: int = 0
+    momentum: float = 0.9
+    prior_variance: float | None = None
+    weight_decay: float = 0.0
+    temperature: float = 0.0
+    horizon: float = 0.0
+    noise_from: float = 0.5
+    samples: int = 8
+    cycles: int = 1
+    floor: float = 0.0
+    settle: float = 1.0
+    average: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits: the name of the run in the store."""
+        text = json.dumps([VERSION, as_dict(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def as_dict(settings: Settings) -> dict[str, Any]:
+    """Plain values, ready for JSON."""
+    return asdict(settings)

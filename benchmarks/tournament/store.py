@@ -1,0 +1,112 @@
+"""A resumable store of runs: one JSON file for each trajectory, its outputs beside it.
+
+Files are written under another name and then moved, so that a killed run leaves no half file.
+A lock that dies with its process lets several workers share one store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tournament import trajectory
+from tournament.data import Data
+from tournament.settings import Settings, as_dict
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished trajectory: its record and the outputs by readout."""
+
+    record: dict[str, Any]
+    outputs: dict[str, np.ndarray]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it has no outputs."""
+        return bool(self.record["diverged"])
+
+
+class Store:
+    """A folder of runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def has(self, settings: Settings) -> bool:
+        """Whether the run is finished: its JSON is written last."""
+        return self._record(settings).exists()
+
+    def missing(self, wanted: Iterable[Settings]) -> list[Settings]:
+        """Those not finished yet, each once, in order."""
+        return [settings for settings in dict.fromkeys(wanted) if not self.has(settings)]
+
+    def read(self, settings: Settings) -> Stored:
+        """A finished run."""
+        record = json.loads(self._record(settings).read_text())
+        if record["diverged"]:
+            return Stored(record, {})
+        with np.load(self._arrays(settings), allow_pickle=False) as arrays:
+            return Stored(record, {name: arrays[name] for name in arrays.files})
+
+    def make(self, settings: Settings) -> bool:
+        """Run and write, unless it is there or another worker has it; True if it was made."""
+        with self._claimed(settings) as mine:
+            if not mine or self.has(settings):
+                return False
+            split = trajectory.data_of(settings.task, settings.seed)
+            self.write(settings, trajectory.run(settings), split)
+            return True
+
+    def write(self, settings: Settings, made: trajectory.Run, split: Data) -> None:
+        """Outputs first, record last, each moved into place when complete."""
+        if not made.diverged:
+            part = self._arrays(settings).with_suffix(".part.npz")
+            np.savez(part, **made.outputs, **targets_of(split))
+            part.replace(self._arrays(settings))
+        record = {
+            "settings": as_dict(settings),
+            "cost": made.cost,
+            "seconds": made.seconds,
+            "train_loss": made.train_loss,
+            "diverged": made.diverged,
+            "test": [len(split.validation.x), len(split.test.x), *map(len, split.ood)],
+        }
+        write_json(self._record(settings), record)
+
+    @contextmanager
+    def _claimed(self, settings: Settings) -> Iterator[bool]:
+        with (self.folder / f"{settings.key}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _record(self, settings: Settings) -> Path:
+        return self.folder / f"{settings.key}.json"
+
+    def _arrays(self, settings: Settings) -> Path:
+        return self.folder / f"{settings.key}.npz"
+
+
+def targets_of(split: Data) -> dict[str, np.ndarray]:
+    """Targets of validation and test rows, stored so that scores need no data."""
+    return {"validation_y": split.validation.y.numpy(), "test_y": split.test.y.numpy()}
+
+
+def write_json(file: Path, record: dict[str, Any]) -> None:
+    """Write under another name, then move."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".part")
+    unfinished.write_text(json.dumps(record, indent=1) + "\n")
+    unfinished.replace(file)

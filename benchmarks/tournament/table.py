@@ -1,0 +1,120 @@
+"""Results → tables: means with standard errors, mean ranks, verdicts against a rival."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tournament import stats
+from tournament.methods import METHODS, START
+from tournament.scores import LOWER_IS_BETTER
+
+Results = dict[str, dict[str, dict[int, dict[str, Any]]]]  # task → method → seed → record
+ORDER = (*METHODS, START.name)
+
+
+def read(folder: Path) -> Results:
+    """All records of a league's folder."""
+    found: Results = {}
+    for file in sorted(folder.glob("*/*.json")):
+        record = json.loads(file.read_text())
+        methods = found.setdefault(file.parent.name, {})
+        methods.setdefault(record["method"], {})[record["seed"]] = record
+    return found
+
+
+def values(records: dict[int, dict[str, Any]], measure: str) -> dict[int, float]:
+    """A measure by seed, of the runs that have it."""
+    return {
+        seed: record["measures"][measure]
+        for seed, record in sorted(records.items())
+        if measure in record["measures"]
+    }
+
+
+def cell(records: dict[int, dict[str, Any]], measure: str) -> str:
+    """Mean ± standard error, and the number of diverged runs if there are any."""
+    found = list(values(records, measure).values())
+    lost = sum(record["diverged"] for record in records.values())
+    note = f" ({lost} diverged)" if lost else ""
+    if len(found) < 2:
+        return (f"{found[0]:.4f}" if found else "–") + note
+    error = np.std(found, ddof=1) / np.sqrt(len(found))
+    return f"{np.mean(found):.4f} ± {error:.4f}" + note
+
+
+def names(results: Results) -> list[str]:
+    """Methods that any task has, in their fixed order."""
+    seen = {name for task in results.values() for name in task}
+    return [name for name in ORDER if name in seen]
+
+
+def means(results: Results, measure: str) -> str:
+    """Markdown: a row for each method, a column for each task."""
+    rows = [
+        [name, *(cell(task.get(name, {}), measure) for task in results.values())]
+        for name in names(results)
+    ]
+    return markdown(["method", *results], rows)
+
+
+def rank_table(results: Results, measure: str, methods: Sequence[str]) -> str:
+    """Markdown: mean rank and bootstrap interval, over the tasks that have all these methods."""
+    tasks = [
+        {name: float(np.mean(list(values(task[name], measure).values()))) for name in methods}
+        for task in results.values()
+        if all(values(task.get(name, {}), measure) for name in methods)
+    ]
+    if not tasks:
+        return ""
+    found = stats.mean_ranks(tasks, LOWER_IS_BETTER[measure.removesuffix("-scaled")])
+    ordered = sorted(found.items(), key=lambda item: item[1])
+    rows = [[n, f"{m:.2f}", f"{low:.2f} to {high:.2f}"] for n, (m, low, high) in ordered]
+    return markdown(["method", f"mean rank of {len(tasks)} tasks", "95 %"], rows)
+
+
+def verdicts(results: Results, ours: str, rivals: Sequence[str], measure: str) -> str:
+    """Markdown: ours against every rival on every task, Holm over all of them."""
+    pairs = list(_pairs(results, ours, rivals, measure))
+    if not pairs:
+        return ""
+    name = measure.removesuffix("-scaled")
+    margin, lower = stats.MARGINS.get(name, 0.0), LOWER_IS_BETTER[name]
+    adjusted = stats.holm([difference.p for _, _, difference in pairs])
+    rows = [
+        [
+            task,
+            rival,
+            f"{difference.mean:+.4f}",
+            f"{difference.low:+.4f} to {difference.high:+.4f}",
+            f"{p:.3g}",
+            stats.verdict(difference, p, margin, lower),
+        ]
+        for (task, rival, difference), p in zip(pairs, adjusted, strict=True)
+    ]
+    return markdown(["task", "rival", f"{measure}, ours − theirs", "95 %", "Holm p", ours], rows)
+
+
+def _pairs(
+    results: Results, ours: str, rivals: Sequence[str], measure: str
+) -> Iterable[tuple[str, str, stats.Difference]]:
+    for task, methods in results.items():
+        for rival in rivals:
+            mine, theirs = (values(methods.get(name, {}), measure) for name in (ours, rival))
+            seeds = sorted(set(mine) & set(theirs))
+            if len(seeds) > 1:
+                yield (
+                    task,
+                    rival,
+                    stats.paired([mine[s] for s in seeds], [theirs[s] for s in seeds]),
+                )
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of text."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

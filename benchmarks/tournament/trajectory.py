@@ -1,0 +1,149 @@
+"""One trajectory from settings to predictions: the only place where networks are trained."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from entropy_mcmc import EntropyMCMC
+from entropy_mcmc.data import order
+from entropy_mcmc.errors import NonFiniteError
+from tournament import readouts, schedule
+from tournament.data import Data, Rows
+from tournament.optimizers import build
+from tournament.settings import Settings
+from tournament.tasks import TASKS, Task
+
+START_LR, START_DECAY = 1e-3, 1e-2  # AdamW's own defaults
+
+
+@dataclass
+class Run:
+    """What a trajectory leaves behind.
+
+    Attributes:
+        outputs: By readout ("last", "samples", "ema", …): outputs of networks, (networks, rows,
+            outputs), rows in the order validation, test, OOD.
+        cost: Examples passed forward and backward, refresh included, AdamW start not.
+        seconds: Wall time.
+        train_loss: Mean loss over the last tenth of the steps.
+        diverged: Whether a number stopped being finite; then there are no outputs.
+    """
+
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    cost: float = 0.0
+    seconds: float = 0.0
+    train_loss: float = float("nan")
+    diverged: bool = False
+
+
+def run(settings: Settings) -> Run:
+    """Make the trajectory of these settings."""
+    task, begin = TASKS[settings.task], time.perf_counter()
+    split, model = data_of(task.name, settings.seed), network(settings)
+    made = Run()
+    if settings.optimizer == "start":
+        made.outputs["last"] = readouts.ask(model, split)[None]
+    else:
+        try:
+            _go(settings, task, split, model, made)
+        except (NonFiniteError, FloatingPointError):
+            made = Run(diverged=True, cost=made.cost)
+    made.seconds = time.perf_counter() - begin
+    return made
+
+
+@lru_cache(maxsize=2)
+def data_of(task: str, seed: int) -> Data:
+    """Rows of a task, read once."""
+    return TASKS[task].rows(seed)
+
+
+def network(settings: Settings) -> nn.Module:
+    """The network at the first step: new, or trained by AdamW for the tasks that start there."""
+    task = TASKS[settings.task]
+    chain = 0 if task.start else settings.chain  # there is one AdamW network for all chains
+    torch.manual_seed(100_003 * settings.seed + chain)
+    model = task.network()
+    if task.start:
+        model.load_state_dict(_started(task.name, settings.seed))
+    return model
+
+
+@lru_cache(maxsize=2)
+def _started(name: str, seed: int) -> dict[str, Tensor]:
+    task, split = TASKS[name], data_of(name, seed)
+    torch.manual_seed(100_003 * seed)
+    model = task.network()
+    settings = Settings(
+        name, seed, "adamw", task.start, START_LR, chain=999, weight_decay=START_DECAY
+    )
+    steps = schedule.steps_of(task.start, len(split.train.x), task.batch)
+    optimizer = build(settings, task, model.parameters(), len(split.train.x), steps)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = START_LR * schedule.lr_factor(settings, step, steps)
+        _step(model, optimizer, *batch(split.train, task.batch, settings, step), task)
+    return model.state_dict()
+
+
+def batch(rows: Rows, size: int, settings: Settings, step: int) -> tuple[Tensor, Tensor]:
+    """Rows of one step: a new order for each pass, of its own for each chain."""
+    per_pass = len(rows.x) // size
+    epoch, place = divmod(step, per_pass)
+    seed = 1_000_000 + 1000 * settings.seed + settings.chain
+    chosen = order(seed, epoch, len(rows.x))[place * size : (place + 1) * size]
+    return rows.x[chosen], rows.y[chosen]
+
+
+def loss_of(outputs: Tensor, targets: Tensor, regression: bool) -> Tensor:
+    """Cross entropy, or half the squared error; the mean over the batch."""
+    if regression:
+        return 0.5 * F.mse_loss(outputs[:, 0], targets)
+    return F.cross_entropy(outputs, targets)
+
+
+def _step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, task: Task
+) -> float:
+    optimizer.zero_grad()
+    loss = loss_of(model(x), y, task.regression)
+    loss.backward()
+    optimizer.step()
+    value = float(loss.detach())
+    if not np.isfinite(value):
+        raise FloatingPointError(f"loss {value}")
+    return value
+
+
+def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run) -> None:
+    rows = len(split.train.x)
+    norm = readouts.has_batchnorm(model)
+    refreshed = schedule.refresh_rows(settings.passes, task.passes, rows) if norm else 0
+    steps = schedule.steps_of(settings.passes, rows, task.batch, refreshed)
+    optimizer = build(settings, task, model.parameters(), rows, steps)
+    recorder = readouts.Recorder(settings, split, model, steps, refreshed)
+    losses = []
+    for step in range(steps):
+        _drive(optimizer, settings, step, steps)
+        x, y = batch(split.train, task.batch, settings, step)
+        losses.append(_step(model, optimizer, x, y, task))
+        recorder.after(step)
+    made.cost = steps * task.batch + refreshed / 3
+    made.train_loss = float(np.mean(losses[-max(1, steps // 10) :]))
+    guide = optimizer if isinstance(optimizer, EntropyMCMC) else None
+    made.outputs = recorder.outputs(guide)
+    if not all(np.isfinite(values).all() for values in made.outputs.values()):
+        raise FloatingPointError("outputs are not finite")
+
+
+def _drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = settings.lr * schedule.lr_factor(settings, step, steps)
+        if "noise" in group:
+            group["noise"] = schedule.is_noisy(settings, step, steps)

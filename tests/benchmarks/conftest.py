@@ -1,0 +1,55 @@
+"""The tournament is no part of the wheel: its folder is put on the path for these tests."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the workers have: more threads only wait for each other on networks this small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A table task whose runs take milliseconds, and one with batch norm and OOD rows."""
+    from tournament import data, tasks, trajectory
+
+    def rows(seed):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(120, 3, generator=generator)
+        return data.table(x, (x[:, 0] + x[:, 1] > 0).long(), seed)
+
+    def with_ood(seed):
+        split = rows(seed)
+        return data.Data(split.train, split.validation, split.test, (3 + split.test.x,))
+
+    def normed():
+        return torch.nn.Sequential(
+            torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU(), torch.nn.Linear(4, 2)
+        )
+
+    def plain():
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+
+    made = {
+        task.name: task
+        for task in (
+            tasks.Task("tiny", "development", rows, plain, 8, 8, 2),
+            tasks.Task("tiny-bn", "development", with_ood, normed, 8, 8, 2),
+            tasks.Task("tiny-start", "development", rows, plain, 4, 8, 2, start=4),
+        )
+    }
+    monkeypatch.setattr(tasks, "TASKS", made)
+    monkeypatch.setattr(trajectory, "TASKS", made)
+    trajectory.data_of.cache_clear()
+    trajectory._started.cache_clear()
+    return made

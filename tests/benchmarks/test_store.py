@@ -1,0 +1,126 @@
+"""A stopped tournament goes on, and gives the same table."""
+
+import json
+
+import numpy as np
+import pytest
+from tournament import command, leagues, page, plan, table, trials
+from tournament.methods import METHODS, thinned, trajectories
+from tournament.settings import Settings
+from tournament.store import Store
+from tournament.work import work
+
+FEW = ("SGD", "iterates", "SGHMC", "EMCMC", "ensemble 2")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    chosen = [METHODS[name] for name in FEW]
+    monkeypatch.setattr(leagues, "methods_of", lambda task: chosen)
+    monkeypatch.setattr(plan, "methods_of", lambda task: chosen)
+
+
+def scores(league, tasks, store, folder):
+    for task in tasks:
+        leagues.score(league, task, store, folder)
+    return {
+        file.relative_to(folder): {
+            name: value for name, value in json.loads(file.read_text()).items() if name != "seconds"
+        }
+        for file in sorted(folder.rglob("*.json"))
+    }
+
+
+def test_killed_and_continued_gives_the_same_table(tiny, few, tmp_path):
+    tasks = [tiny["tiny"], tiny["tiny-bn"]]
+    whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
+    work(lambda: leagues.missing("own", tasks, whole), whole)
+    wanted = leagues.missing("own", tasks, parts)
+    for settings in wanted[: len(wanted) // 2]:
+        parts.make(settings)
+    # As after a kill: outputs without a record, and a half-written file.
+    torn = wanted[-1]
+    (parts.folder / f"{torn.key}.npz").write_bytes(b"torn")
+    (parts.folder / f"{torn.key}.part").write_text("{")
+    work(lambda: leagues.missing("own", tasks, parts), parts)
+    first = scores("own", tasks, whole, tmp_path / "a")
+    assert first == scores("own", tasks, parts, tmp_path / "b")
+    assert len(first) == len(FEW) * 2 * 2
+
+
+def test_a_run_is_made_once(tiny, tmp_path):
+    store = Store(tmp_path)
+    settings = Settings("tiny", 0, "sgd", 1, 0.1)
+    assert store.missing([settings, settings]) == [settings]
+    assert store.make(settings)
+    assert not store.make(settings)
+    with store._claimed(Settings("tiny", 1, "sgd", 1, 0.1)) as mine:
+        assert mine
+        assert not store.make(Settings("tiny", 1, "sgd", 1, 0.1))
+
+
+def test_a_diverged_run_is_stored_and_scored(tiny, few, tmp_path):
+    store = Store(tmp_path)
+    settings = Settings("tiny", 0, "sgd", 8, 1e12, prior_variance=1e-6)
+    store.make(settings)
+    found = leagues.scored(METHODS["SGD"], [settings], store)
+    assert found["diverged"]
+    assert found["measures"] == {}
+
+
+def test_trials_choose_the_least_validation_nll(tiny, tmp_path):
+    store, task, method = Store(tmp_path), tiny["tiny"], METHODS["SGD"]
+    base = {"lr": 0.05, "prior_variance": 0.2}
+    counts = []
+    while (result := trials.chosen(method, task, base, store))[0] is None:
+        counts.append(len(result[1]))
+        for settings in result[1]:
+            store.make(settings)
+    assert counts == [trials.TRIALS, trials.FINALISTS]
+    finalists = [
+        knobs
+        for knobs in trials.candidates(method, base)
+        if not store.missing(trajectories(method, task, trials.SEED, knobs))
+    ]
+    values = [
+        trials.validation_nll(method, trajectories(method, task, trials.SEED, knobs), store)
+        for knobs in finalists
+    ]
+    assert len(finalists) == trials.FINALISTS
+    assert result[0] == finalists[int(np.argmin(values))]
+
+
+def test_candidates_begin_with_the_recipe_and_stay_in_range():
+    base = {"lr": 0.1, "prior_variance": 0.2, "temperature": 0.02, "horizon": 0.2}
+    found = trials.candidates(METHODS["EMCMC"], base)
+    assert len(found) == trials.TRIALS
+    assert found[0] == base
+    assert all(0.02 <= knobs["lr"] <= 0.6 for knobs in found)
+
+
+def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
+    tasks, store = [tiny["tiny"], tiny["tiny-bn"]], Store(tmp_path / "store")
+    monkeypatch.setattr(page, "TASKS", tiny)
+    monkeypatch.setattr(plan, "TASKS", tiny)
+    work(lambda: leagues.missing("own", tasks, store), store)
+    scores("own", tasks, store, tmp_path / "results")
+    (tmp_path / "docs").mkdir()
+    page.write(tmp_path, tmp_path / "results")
+    text = (tmp_path / "docs" / "tournament.md").read_text()
+    assert "Development tasks" in text
+    assert "| EMCMC |" in text
+    assert "Confirmation" not in text
+    found = table.read(tmp_path / "results" / "own")
+    nll = table.values(found["tiny"]["SGD"], "nll")
+    assert f"{np.mean(list(nll.values())):.4f}" in table.means(found, "nll")
+    assert "Together" in plan.table(tasks)
+
+
+def test_a_half_must_be_named(tmp_path):
+    with pytest.raises(SystemExit, match="--half"):
+        command.main("text", ["run", "--store", str(tmp_path)])
+
+
+def test_thinning_keeps_the_last():
+    assert thinned(np.arange(5), 2).tolist() == [1, 4]
+    assert thinned(np.arange(3), 8).tolist() == [0, 1, 2]
