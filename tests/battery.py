@@ -1,6 +1,6 @@
 """Every sampler with its equations written naively: add a case, and it gets all the tests.
 
-A naive step works on numbers or numpy arrays, term by term as DESIGN §1 writes the rule:
+A naive step works on numbers or numpy arrays, term by term as the rule is written:
 `naive(h, state, grad, eps) -> new state`, h the hyper-parameters, grad(θ) the gradient of the mean
 loss, eps(i) the i-th noise. `noises` names the address (stream, inner, half of the pair) of each.
 """

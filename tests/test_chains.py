@@ -1,4 +1,4 @@
-"""Vectorised chains against the optimizers, naive loops and the acceptance tests of FINDINGS."""
+"""Vectorised chains against the optimizers, naive loops and closed forms."""
 
 import sys
 
@@ -149,7 +149,7 @@ def test_thinning_and_burn_in_pick_states_of_the_same_chain():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
 def test_acceptance_a(temperature):
-    """FINDINGS, test A: each variance ± 4.5 % (false alarm 2e-5)."""
+    """Variances T[A(I − αA/2)]⁻¹ of a quadratic energy, each ± 4.5 % (false alarm 2e-5)."""
     draws = chains.run(
         lambda t: t.square().sum() / 2,
         torch.zeros(1),
@@ -183,7 +183,7 @@ def near_flat(x):
 
 @pytest.mark.soak
 def test_acceptance_c():
-    """FINDINGS, test C: exact joint starts stay: flat mass .494 ± .015, Var(θ−θ_a) .505 ± .006."""
+    """Joint starts stay: flat mass .494 ± .015, Var(θ−θ_a) .505 ± .006."""
     generator = torch.Generator().manual_seed(5)
     coin = torch.rand(20_000, 1, generator=generator) < 0.5
     normal = torch.randn(20_000, 2, generator=generator)
@@ -195,7 +195,7 @@ def test_acceptance_c():
 
 
 def test_acceptance_d():
-    """FINDINGS, test D: fraction near the flat mode after 1000 iterations, each ± .035."""
+    """Fractions near the flat mode after 1000 iterations, measured once elsewhere, ± .035."""
     start = torch.tensor([-0.2, -0.2])
     common = {"steps": 1000, "burn_in": 999, "chains": 4000, "lr": 0.005, "num_data": 1, "seed": 7}
     sgld = chains.run(mixture, start, sampler="sgld", **common)

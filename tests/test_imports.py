@@ -1,4 +1,4 @@
-"""The import graph of DESIGN §4: data flows one way, and so do imports."""
+"""The import graph: data flows one way, and so do imports."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""DESIGN's loop with the real parts: sampler, schedule, posterior, batch norm, predictive."""
+"""The README's loop with the real parts: sampler, schedule, posterior, batch norm, predictive."""
 
 import pytest
 import torch

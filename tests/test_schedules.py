@@ -1,4 +1,4 @@
-"""Every schedule value by value against its formula, and `Cyclical` against DESIGN's definition."""
+"""Every schedule value by value against its formula, and `Cyclical` against its definition."""
 
 import math
 
@@ -66,7 +66,7 @@ def make_sampler(*lrs):
 
 
 def naive(total, cycles, burn_in, samples):
-    """Rows (lr factor, noise, due) written straight from DESIGN §2."""
+    """Rows (lr factor, noise, due) written straight from the definition in `Cyclical`."""
     rows = []
     for k in range(cycles):
         start, end = k * total // cycles, (k + 1) * total // cycles

@@ -91,7 +91,7 @@ def test_categorical_is_the_mean_cross_entropy_of_each_chain():
 
 
 def test_run_is_the_rule_of_the_paper_on_the_posterior_energy():
-    """Chains in flat tensors equal one network at a time, by the equations of DESIGN §1."""
+    """Chains in flat tensors equal one network at a time, written straight from the rule."""
     generator = torch.Generator().manual_seed(1)
     x, y = torch.randn(9, 2, generator=generator), torch.randn(9, generator=generator)
     heats, priors = torch.tensor([0.25, 0.5, 2.0]), torch.tensor([0.3, 2.0, 50.0])

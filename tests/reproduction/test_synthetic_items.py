@@ -1,4 +1,4 @@
-"""The two-mode landscape: closed forms against numerical ones, and fractions inside FINDINGS."""
+"""The two-mode landscape: closed forms against numerical ones, and fractions measured once."""
 
 import json
 import math

@@ -126,7 +126,7 @@ def test_emcmc_with_momentum_and_no_coupling_is_torch_sgd(device):
 
 
 def test_strong_coupling_halves_the_speed():
-    """At η → its limit the pair moves like one particle of twice the mass (DESIGN §1)."""
+    """At η → its limit the pair moves like one particle of twice the mass."""
     p = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
     sampler = EntropyMCMC([p], lr=1e-4, num_data=1, eta=4e-4, temperature=0.0)
     for _ in range(20_000):

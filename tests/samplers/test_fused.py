@@ -67,7 +67,7 @@ def test_other_versions_of_torch_go_through_torch_compile(monkeypatch):
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
 @pytest.mark.parametrize("path", [False, True])
 def test_acceptance_a_on_both_paths(device, path, temperature):
-    """FINDINGS, test A: the variances of the Euler chain, each ± 4.5 % (false alarm 2e-5)."""
+    """Variances T[A(I − αA/2)]⁻¹ of the Euler chain, each ± 4.5 % (false alarm 2e-5)."""
     theta = torch.nn.Parameter(torch.zeros(20_000, device=device))
     settings = {"num_data": 1, "eta": 0.5, "temperature": temperature, "seed": 11, "fused": path}
     sampler = EntropyMCMC([theta], lr=0.1, **settings)
