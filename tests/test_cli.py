@@ -6,13 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import version
 
 import numpy as np
 import pytest
 import yaml
 
-from entropy_mcmc import usage
+from entropy_mcmc import __version__, usage
 from entropy_mcmc.cli import main, make_parser, option_names
 from entropy_mcmc.data import load
 from entropy_mcmc.run.config import leaves
@@ -59,7 +58,7 @@ def test_help_all_lists_every_option_with_its_default(capsys):
 
 
 def test_version(capsys):
-    assert printed(capsys, "--version") == f"emcmc {version('entropy-mcmc')}\n"
+    assert printed(capsys, "--version") == f"emcmc {__version__}\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

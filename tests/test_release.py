@@ -1,5 +1,6 @@
 """What is released: the wheel and the sdist hold all they need, and work in a clean environment."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from entropy_mcmc import __version__
 
 ROOT = Path(__file__).parents[1]
 CLEAN = """
@@ -39,6 +42,7 @@ def test_the_wheel_is_typed_and_has_its_data(dist):
     for name in wanted:
         assert f"entropy_mcmc/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"entropy_mcmc"}
     sources = {
         str(path.relative_to(ROOT / "src"))
         for path in (ROOT / "src" / "entropy_mcmc").rglob("*")
@@ -47,17 +51,33 @@ def test_the_wheel_is_typed_and_has_its_data(dist):
     assert sources <= set(names)
 
 
-def test_the_sdist_has_the_tests(dist):
+# Tests that read the library, the experiments, results, docs and README, and take seconds.
+FROM_SDIST = ["test_theory.py", "reproduction/test_reproduction_page.py"]
+
+
+def test_tests_run_from_the_sdist(dist, tmp_path):
     (archive,) = dist.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
-        names = {name.partition("/")[2] for name in tar.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/battery.py"} <= names
+        tar.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    for name in ("LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt", "tests/test_release.py"):
+        assert (folder / name).is_file()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    tests = [str(folder / "tests" / name) for name in FROM_SDIST]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    done = subprocess.run(
+        [*command, *tests], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
 
 
-def test_the_citation_has_the_version():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+def test_the_version_has_one_source(dist):
+    """`entropy_mcmc.__version__`; the build and the command read it, the citation repeats it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "version" in project["dynamic"]
+    assert [path.name.split("-")[1] for path in dist.glob("*.whl")] == [__version__]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == version
+    assert citation["version"] == __version__
 
 
 @pytest.mark.soak

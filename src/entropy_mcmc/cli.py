@@ -15,7 +15,7 @@ from jsonargparse import (  # type: ignore[attr-defined]
     Namespace,
 )
 
-from entropy_mcmc import usage
+from entropy_mcmc import __version__, usage
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.run.config import RunConfig, from_dict, leaves
 
@@ -46,9 +46,7 @@ def _answer(arguments: list[str]) -> str | None:
     if not arguments:
         return usage.TOP
     if arguments[0] == "--version":
-        from importlib.metadata import version
-
-        return f"emcmc {version('entropy-mcmc')}\n"
+        return f"emcmc {__version__}\n"
     if arguments[0] == "--completion":
         shell = arguments[1] if len(arguments) > 1 else ""
         if shell not in ("bash", "zsh", "fish"):
