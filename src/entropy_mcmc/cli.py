@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from argparse import SUPPRESS
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,20 @@ from typing import Any
 from jsonargparse import (  # type: ignore[attr-defined]
     ActionConfigFile,
     ArgumentParser,
-    Namespace,
 )
 
 from entropy_mcmc import __version__, usage
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.run.config import RunConfig, from_dict, leaves
+from entropy_mcmc.run.config_file import dump, in_run_folder, parse, read_config
+from entropy_mcmc.run.trust import (
+    Trust,
+    accept,
+    add_trust_options,
+    functions,
+    given_by_user,
+    trust_of,
+)
 
 # Commands with a parser of their own: the module whose `main(argv) -> int` runs them.
 FOREIGN = {
@@ -37,8 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[0] in FOREIGN:
         module = importlib.import_module(FOREIGN[arguments[0]][0])
         return guarded(lambda: module.main(arguments[1:]))
-    parsed = make_parser().parse_args(with_named_configs(arguments))
-    return guarded(lambda: _dispatch(parsed))
+    if arguments[0] == "sample":
+        return guarded(lambda: _sample_command(arguments))
+    return guarded(lambda: _read_command(arguments))
 
 
 def _answer(arguments: list[str]) -> str | None:
@@ -66,19 +74,40 @@ def option_names() -> dict[str, list[str]]:
     return {**found, **{name: [] for name in FOREIGN}}
 
 
-def with_named_configs(arguments: list[str]) -> list[str]:
-    """`--config imagenet` means the config of that name that comes with the library.
+def with_config_files(arguments: list[str]) -> tuple[list[str], list[str], list[Path]]:
+    """The arguments with each config file replaced by its content.
 
-    >>> with_named_configs(["sample", "--config", "imagenet"])[2].endswith("imagenet.yaml")
-    True
+    Returns them, the same without the files that lie in run folders, and those files. Content is
+    read here once and checked, because jsonargparse would import and open what a file names.
+    `--config imagenet` means the config of that name that comes with the library.
+
+    >>> with_config_files(["sample", "--config", "imagenet"])[2]
+    []
     """
-    known = {path.stem: str(path) for path in (Path(__file__).parent / "configs").glob("*.yaml")}
-    known |= {f"--config={name}": f"--config={path}" for name, path in known.items()}
-    after = ["", *arguments]
-    return [
-        known[word] if word in known and (before == "--config" or "=" in word) else word
-        for before, word in zip(after, arguments, strict=False)
-    ]
+    every, own, received = [arguments[0]], [arguments[0]], []
+    words = iter(arguments[1:])
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != "--config":
+            every.append(word)
+            own.append(word)
+            continue
+        path = config_path(value if equals else next(words, ""))
+        content = read_config(path)
+        content.pop("record", None)
+        from_dict(content)  # names and values are checked before anything else sees them
+        every.append(f"--config={dump(content, one_line=True)}")
+        if in_run_folder(path):
+            received.append(path)
+        else:
+            own.append(every[-1])
+    return every, own, received
+
+
+def config_path(name: str) -> Path:
+    """The file of `--config NAME`."""
+    shipped = Path(__file__).parent / "configs" / f"{name}.yaml"
+    return shipped if name.isidentifier() and shipped.is_file() else Path(name)
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -95,7 +124,11 @@ def guarded(command: Callable[[], object]) -> int:
 
 def make_parser() -> Any:
     """The parser of all commands."""
-    parser = ArgumentParser(prog="emcmc", description="Sample neural networks from flat basins.")
+    parser = ArgumentParser(
+        prog="emcmc",
+        allow_abbrev=False,
+        description="Sample neural networks from flat basins.",
+    )
     commands = parser.add_subcommands(required=True, dest="command")
     commands.add_subcommand("sample", _sample(), help="sample a posterior, or go on with a run")
     commands.add_subcommand("evaluate", _evaluate(), help="metrics of a run, also on other data")
@@ -108,6 +141,7 @@ def make_parser() -> Any:
 
 def _sample() -> Any:
     parser = ArgumentParser(
+        allow_abbrev=False,
         usage="emcmc sample [options]",
         description="Sample a posterior. Without options: the embedded digits, in about a minute. "
         "Killed at any moment, the same command goes on.",
@@ -116,6 +150,8 @@ def _sample() -> Any:
         "--config", action=ActionConfigFile, help="YAML file of options, or imagenet"
     )
     for name, kind, default, text in leaves():
+        # jsonargparse would import the classes that values of type Any name.
+        kind = table if name.endswith(".options") else kind
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     parser.add_argument(
         "--more-cycles", type=int | None, default=None, help="extend a finished run by this many"
@@ -123,35 +159,55 @@ def _sample() -> Any:
     parser.add_argument(
         "--override", action="store_true", help="go on with other versions or threads"
     )
-    parser.add_argument("--record", type=dict[str, Any] | None, default=None, help=SUPPRESS)
+    parser.add_argument(
+        "--trust", action="store_true", help="import what a config in a run folder names"
+    )
     return parser
 
 
+def table(value: Any) -> dict[str, Any]:
+    """Options of a model or data set: a table as it is, or as YAML.
+
+    >>> table("{limit: 100}")
+    {'limit': 100}
+    """
+    content = parse(value) if isinstance(value, str) else value
+    if not isinstance(content, dict):
+        raise ValueError(f"must be a table such as {{limit: 100}}, got {value!r}")
+    return content
+
+
 def _evaluate() -> Any:
-    parser = ArgumentParser(description="Metrics on test, out-of-distribution and corrupted data.")
+    parser = ArgumentParser(
+        allow_abbrev=False, description="Metrics on test, out-of-distribution and corrupted data."
+    )
     parser.add_argument("run", type=str, help="run folder")
     parser.add_argument(
         "--corruptions", type=list[str], default=["all"], help="types, [all] or [none]"
     )
     parser.add_argument("--device", type=str, default="cpu", help="where to predict")
+    add_trust_options(parser, type=str | None)
     return parser
 
 
 def _predict() -> Any:
     parser = ArgumentParser(
-        description="Class probabilities, entropy and mutual information; or mean and std."
+        allow_abbrev=False,
+        description="Class probabilities, entropy and mutual information; or mean and std.",
     )
     parser.add_argument("run", type=str, help="run folder")
     parser.add_argument("input", type=str, help=".npz (array x) or .csv (a row per input)")
     parser.add_argument("-o", "--output", type=str, required=True, help=".npz or .csv to write")
     parser.add_argument("--batch_size", type=int, default=256, help="rows at a time")
     parser.add_argument("--device", type=str, default="cpu", help="where to predict")
+    add_trust_options(parser, type=str | None)
     return parser
 
 
 def _flatness() -> Any:
     parser = ArgumentParser(
-        description="Fisher, Hessian, sharpness and interpolation of the last θ and guide of runs."
+        allow_abbrev=False,
+        description="Fisher, Hessian, sharpness and interpolation of the last θ and guide of runs.",
     )
     parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
     parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
@@ -160,34 +216,53 @@ def _flatness() -> Any:
         "--surface", action="store_true", help="also draw the loss on a plane through three samples"
     )
     parser.add_argument("--device", type=str, default="cpu", help="where to compute")
+    add_trust_options(parser, type=str | None)
     return parser
 
 
-def _dispatch(parsed: Namespace) -> None:
-    options = parsed[parsed.command].as_dict()
+def _sample_command(arguments: list[str]) -> None:
+    """`emcmc sample`: what a config of a run folder names must be allowed by the user."""
+    every, own, received = with_config_files(arguments)
+    options = _parsed(every)
+    more, override, everything = (options.pop(n) for n in ("more_cycles", "override", "trust"))
+    config = from_dict(options)
+    if received:
+        user = _parsed(own)
+        names = functions(from_dict({n: v for n, v in user.items() if n in options}))
+        trust = Trust(frozenset(names.values()), everything, tuple(arguments))
+        accept(config, trust, received[-1])
     from entropy_mcmc.run import commands
 
-    if parsed.command == "sample":
-        for name in ("config", "record", "__default_config__"):
-            options.pop(name, None)
-        more, override = options.pop("more_cycles"), options.pop("override")
-        config = from_dict(options)
-        commands.sample_command(config, more, override)
-        _write_page(config)
-    elif parsed.command == "evaluate":
-        commands.evaluate_command(options["run"], options["corruptions"], options["device"])
-    elif parsed.command == "flatness":
+    commands.sample_command(config, more, override)
+    _write_page(config)
+
+
+def _read_command(arguments: list[str]) -> None:
+    """The commands that read a run folder."""
+    options = _parsed(arguments)
+    options["trust"] = trust_of(options, arguments)
+    for part in ("data", "model", "loss"):
+        del options[part]
+    if arguments[0] == "flatness":
         from entropy_mcmc.run.flatness_command import flatness_command
 
         flatness_command(options.pop("runs"), **options)
-    elif parsed.command == "predict":
-        commands.predict_command(
-            options["run"],
-            options["input"],
-            options["output"],
-            options["batch_size"],
-            options["device"],
-        )
+        return
+    from entropy_mcmc.run import commands
+
+    if arguments[0] == "evaluate":
+        commands.evaluate_command(**options)
+    else:
+        commands.predict_command(**options)
+
+
+def _parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of a command as nested tables."""
+    parsed = make_parser().parse_args(arguments)
+    options: dict[str, Any] = parsed[parsed.command].as_dict()
+    for name in ("config", "__default_config__"):
+        options.pop(name, None)
+    return options
 
 
 def _write_page(config: RunConfig) -> None:
@@ -198,6 +273,7 @@ def _write_page(config: RunConfig) -> None:
     if not (ranks.is_main() and config.output.report):
         return
     try:
-        print(f"report: {write_report([config.folder])}")
+        trust = given_by_user(config, silent=True)
+        print(f"report: {write_report([config.folder], trust=trust)}")
     except EntropyMCMCError as error:
         print(f"emcmc: the run is done, but its page is not: {error}", file=sys.stderr)

@@ -17,6 +17,10 @@ class ConfigError(EntropyMCMCError, ValueError):
     """A value that can never work: a negative learning rate, an unknown name."""
 
 
+class UntrustedError(ConfigError):
+    """Code that may not be imported: the message says why, and how to allow it if one may."""
+
+
 class StateError(EntropyMCMCError, RuntimeError):
     """A call at the wrong moment: `step` inside `guide()`, a schedule past its end."""
 

@@ -47,6 +47,7 @@ same on corrupted pictures. Prints a table; all numbers go to RUN/metrics.jsonl.
 
   --corruptions [TYPES]      [all], [none], or names such as [fog,snow]
   --device NAME              where to predict
+  --trust                    import the module:function names of the folder, which are refused else
 
 example: emcmc evaluate runs/digits-emcmc --corruptions [none]
 every option with its default: emcmc evaluate --help-all
@@ -58,6 +59,7 @@ Class probabilities, entropy and mutual information; for regression mean and sta
 INPUT and OUTPUT are .npz or .csv files.
 
   --batch_size N             rows at a time
+  --trust                    import the module:function names of the folder, which are refused else
 
 example: emcmc predict runs/digits-emcmc new.npz -o probabilities.csv
 every option with its default: emcmc predict --help-all
@@ -71,6 +73,7 @@ one table and figures.
   --subset N                 training rows for all but the Fisher information
   --surface                  also draw the loss on a plane through three samples
   -o FOLDER                  where to write; RUN/flatness by default
+  --trust                    import the module:function names of the folder, which are refused else
 
 example: emcmc flatness runs/digits-emcmc runs/digits-sgld
 every option with its default: emcmc flatness --help-all

@@ -14,6 +14,7 @@ from entropy_mcmc.report.collect import collect
 from entropy_mcmc.report.command import write_report
 from entropy_mcmc.report.scores import members, whole
 from entropy_mcmc.report.sections import sections
+from run.workers import TRUSTED
 
 VOID = {"meta", "link", "img", "input", "br", "line", "path", "rect", "circle"}
 EVIL = '"><script>alert(1)</script>'
@@ -55,7 +56,7 @@ def page_of(runs, tmp_path_factory):
     def build(*names):
         if names not in made:
             target = tmp_path_factory.mktemp("pages") / "page.html"
-            write_report([runs[name] for name in names], output=target)
+            write_report([runs[name] for name in names], output=target, trust=TRUSTED)
             made[names] = target.read_text(encoding="utf-8")
         return made[names]
 
@@ -154,7 +155,7 @@ def test_the_marks_of_the_learning_curve_are_those_of_the_schedule(runs, page_of
 def test_scores_are_those_of_the_evaluation(runs):
     """All test rows fit, so that the page and `emcmc evaluate` must agree."""
     for name in ("emcmc", "regression"):
-        run = collect(runs[name])
+        run = collect(runs[name], trust=TRUSTED)
         told = {"whole posterior": run.method, "θ only": f"{run.method} theta"}
         told |= {"θ_a only": f"{run.method} guide", "baseline: one SGD network": "sgd"}
         found = [member for member in members(run) if member.name in told]
@@ -186,9 +187,9 @@ def test_a_stream_of_test_batches_is_read_no_further_than_needed(runs):
     from dataclasses import replace
 
     from entropy_mcmc.report.predictions import predict, test_rows
-    from entropy_mcmc.run.evaluate import load_run
+    from entropy_mcmc.run.load import load_run
 
-    run = load_run(runs["classes"])
+    run = load_run(runs["classes"], trust=TRUSTED)
     test, read = run.problem.test, []
 
     class Stream:
@@ -255,7 +256,7 @@ def test_damaged_side_files_are_left_out(runs, tmp_path):
     (tmp_path / "run/diagnostics.json").write_text("{broken")
     (tmp_path / "run/flatness").mkdir()
     (tmp_path / "run/flatness/flatness.json").write_text("[1, 2]")
-    text = write_report([tmp_path / "run"]).read_text()
+    text = write_report([tmp_path / "run"], trust=TRUSTED).read_text()
     assert not {"diagnostics", "flatness"} & set(keys(text))
 
 

@@ -13,9 +13,9 @@ from entropy_mcmc.run.commands import sample_command
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.diagnose import _read, _variance, diagnose_run, inputs_of, thermometers
 from entropy_mcmc.run.engine import run
-from entropy_mcmc.run.evaluate import load_run
 from entropy_mcmc.run.journal import Journal
-from run.workers import tiny_config, tiny_data
+from entropy_mcmc.run.load import load_run
+from run.workers import TRUSTED, tiny_config, tiny_data
 
 
 def only_training():
@@ -79,7 +79,7 @@ def test_the_variance_is_that_of_the_chains_gradients(tmp_path):
     config = with_parts(long_noise(tmp_path / "a"), model={"name": f"{__name__}:two_outputs"})
     config = with_parts(config, data={"name": f"{__name__}:line"})
     run(config)
-    found = load_run(tmp_path / "a")
+    found = load_run(tmp_path / "a", trust=TRUSTED)
     samples = _read(found, thermometers(found.folder))
     assert len(samples) == 8
     estimate = _variance(found, samples)
@@ -163,11 +163,11 @@ def test_without_a_test_set_training_rows_are_used(tmp_path, capsys):
     out, stored = sampled(config, capsys)
     assert "no test data were given" in out
     assert stored["roles"][0]["mixing"]["draws"] == 12
-    assert torch.equal(inputs_of(load_run(tmp_path / "a")), only_training()[0])
+    assert torch.equal(inputs_of(load_run(tmp_path / "a", trust=TRUSTED)), only_training()[0])
 
 
 def test_double_precision_and_again(tmp_path, capsys):
     config = with_parts(long_noise(tmp_path / "a"), compute={"precision": "64-true"})
     _, stored = sampled(config, capsys)
     assert sampled(config, capsys)[1] == stored
-    assert diagnose_run(load_run(tmp_path / "a")) == stored["text"]
+    assert diagnose_run(load_run(tmp_path / "a", trust=TRUSTED)) == stored["text"]

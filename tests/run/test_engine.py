@@ -18,14 +18,15 @@ from entropy_mcmc.run.chain import STRIDE
 from entropy_mcmc.run.config import METHODS, RunConfig, differences, from_dict, to_dict, with_parts
 from entropy_mcmc.run.devices import check_precision
 from entropy_mcmc.run.engine import run
-from entropy_mcmc.run.evaluate import evaluate, load_run, shuffled, table
+from entropy_mcmc.run.evaluate import evaluate, shuffled, table
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.methods import METHODS as TABLE
 from entropy_mcmc.run.methods import choose_eta, fill, gradients_per_step
 from entropy_mcmc.run.plan import Plan, cycle_steps
 from entropy_mcmc.run.predict import predict_file
 from entropy_mcmc.run.source import source_of
-from run.workers import tiny_config, tiny_data, tiny_model
+from run.workers import TRUSTED, tiny_config, tiny_data, tiny_model
 
 SHORT = {"epochs": 4, "cycles": 1, "batch_size": 16, "samples_per_cycle": 1, "burn_in": 0.5}
 
@@ -163,7 +164,7 @@ def test_regression_is_in_the_units_of_the_targets(tmp_path):
         output={"progress": False},
     )
     run(config)
-    found = load_run(tmp_path / "run")
+    found = load_run(tmp_path / "run", trust=TRUSTED)
     evaluate(found)
     scores = Journal(tmp_path / "run").evaluations()[0]
     # The noise is 5 and the targets' standard deviation 50; a constant predictor has RMSE 50.
@@ -179,7 +180,7 @@ def test_regression_is_in_the_units_of_the_targets(tmp_path):
 def test_predictions_do_not_depend_on_the_batch_size(tmp_path):
     config = tiny_config(tmp_path / "run", "emcmc", epochs=10)
     run(config)
-    found = load_run(tmp_path / "run")
+    found = load_run(tmp_path / "run", trust=TRUSTED)
     x = tiny_data()[1][0].numpy()
     np.savez(tmp_path / "in.npz", x=x)
     for size, name in ((1000, "a"), (3, "b")):
@@ -204,7 +205,9 @@ def test_predict_refuses_inputs_that_do_not_fit(tmp_path, values, message):
     run(tiny_config(tmp_path / "run", "sgd", epochs=4))
     np.savez(tmp_path / "in.npz", x=values)
     with pytest.raises((ConfigError, ArithmeticError), match=message):
-        predict_file(load_run(tmp_path / "run"), tmp_path / "in.npz", tmp_path / "out.npz")
+        predict_file(
+            load_run(tmp_path / "run", trust=TRUSTED), tmp_path / "in.npz", tmp_path / "out.npz"
+        )
     assert not (tmp_path / "out.npz").exists()
 
 

@@ -13,9 +13,9 @@ from entropy_mcmc.flatness import Settings
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.engine import run
-from entropy_mcmc.run.evaluate import load_run
 from entropy_mcmc.run.flatness_command import flatness_command
-from run.workers import tiny_config
+from entropy_mcmc.run.load import load_run
+from run.workers import TRUSTED, tiny_config
 
 SMALL = Settings(eigenvalues=2, probes=4, lanczos_probes=1, lanczos_steps=6, directions=2)
 
@@ -30,7 +30,9 @@ def runs(tmp_path_factory):
 
 def test_roles_and_methods_side_by_side(runs, tmp_path, capsys):
     folders = [str(runs / "emcmc"), str(runs / "sgd")]
-    found = flatness_command(folders, subset=32, output=str(tmp_path / "out"), settings=SMALL)
+    found = flatness_command(
+        folders, subset=32, output=str(tmp_path / "out"), settings=SMALL, trust=TRUSTED
+    )
     names = [row.name for row in found.rows]
     assert names == ["emcmc:emcmc theta", "emcmc:emcmc guide", "sgd:sgd theta"]
     written = json.loads((tmp_path / "out/flatness.json").read_text())
@@ -44,10 +46,12 @@ def test_the_line_from_theta_to_its_guide(runs, tmp_path, monkeypatch):
     """Its ends are the stored samples, with batch-norm statistics of the subset at each."""
     drawn = {}
     monkeypatch.setattr(flatness, "between_figure", lambda lines: drawn.update(lines) or Figure())
-    flatness_command([str(runs / "emcmc")], subset=32, output=str(tmp_path), settings=SMALL)
+    flatness_command(
+        [str(runs / "emcmc")], subset=32, output=str(tmp_path), settings=SMALL, trust=TRUSTED
+    )
     (line,) = drawn.values()
     assert line.batchnorm == "refreshed at every point"
-    loaded = load_run(runs / "emcmc")
+    loaded = load_run(runs / "emcmc", trust=TRUSTED)
     train = loaded.problem.train
     x, y = flatness.subset((train.normalise(train.inputs), train.targets), 32)
     for fraction, role in ((0.0, "theta"), (1.0, "guide")):
@@ -62,17 +66,23 @@ def test_the_line_from_theta_to_its_guide(runs, tmp_path, monkeypatch):
 
 def test_the_surface_is_drawn_on_demand(runs, tmp_path):
     with pytest.raises(ConfigError, match="needs 3 samples of one role"):
-        flatness_command([str(runs / "sgd")], output=str(tmp_path), surface=True, settings=SMALL)
+        flatness_command(
+            [str(runs / "sgd")], output=str(tmp_path), surface=True, settings=SMALL, trust=TRUSTED
+        )
     config = tiny_config(tmp_path / "more", "emcmc", epochs=8, cycles=3)
     run(config)
     out = tmp_path / "out"
-    flatness_command([config.run_dir], subset=16, output=str(out), surface=True, settings=SMALL)
+    flatness_command(
+        [config.run_dir], subset=16, output=str(out), surface=True, settings=SMALL, trust=TRUSTED
+    )
     assert (out / "surface.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):
-    found = flatness_command([str(runs / "emcmc")], output=str(tmp_path), settings=SMALL)
-    loaded = load_run(runs / "emcmc")
+    found = flatness_command(
+        [str(runs / "emcmc")], output=str(tmp_path), settings=SMALL, trust=TRUSTED
+    )
+    loaded = load_run(runs / "emcmc", trust=TRUSTED)
     index = max(i for i, role in enumerate(loaded.posterior.roles) if role == "guide")
     model = loaded.posterior.load(index).eval()
     train = loaded.problem.train
@@ -84,7 +94,7 @@ def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):
 
 
 def test_the_command_line(runs, tmp_path, capsys):
-    arguments = ["flatness", str(runs / "sgd"), "--subset", "16", "-o", str(tmp_path)]
+    arguments = ["flatness", str(runs / "sgd"), "--subset", "16", "--trust", "-o", str(tmp_path)]
     assert main(arguments) == 0
     assert "sgd theta" in capsys.readouterr().out
 
@@ -96,4 +106,6 @@ def test_runs_of_different_models_are_refused(runs, tmp_path):
     )
     run(bigger)
     with pytest.raises(ConfigError, match="share their model and data"):
-        flatness_command([str(runs / "sgd"), str(tmp_path / "mlp")], output=str(tmp_path / "o"))
+        flatness_command(
+            [str(runs / "sgd"), str(tmp_path / "mlp")], output=str(tmp_path / "o"), trust=TRUSTED
+        )

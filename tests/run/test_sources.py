@@ -11,9 +11,10 @@ from PIL import Image
 from entropy_mcmc.data import load
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
-from entropy_mcmc.run.evaluate import load_run, measure
+from entropy_mcmc.run.evaluate import measure
+from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.source import Prefetched, source_of
-from run.workers import finish_ranks, tiny_data
+from run.workers import TRUSTED, finish_ranks, tiny_data
 
 
 class Jittered(torch.utils.data.Dataset):
@@ -94,7 +95,7 @@ def image_config(folder, name, **model):
 
 def run_and_measure(config, folder):
     finish_ranks(config, 2)
-    found = load_run(folder / "run")
+    found = load_run(folder / "run", trust=TRUSTED)
     return list(measure(found, "emcmc", (), ()))
 
 

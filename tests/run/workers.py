@@ -14,7 +14,9 @@ from torch import nn
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
+from entropy_mcmc.run.trust import Trust
 
+TRUSTED = Trust(everything=True)
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["lightning_fabric", "sklearn.metrics", "scipy.special", "entropy_mcmc.run.commands"]

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import EntropyMCMCError
+from entropy_mcmc.errors import EntropyMCMCError, UntrustedError
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
 from entropy_mcmc.posterior.manifest import STRIDE, Sample
 from entropy_mcmc.posterior.manifest_reader import read_manifest
 from entropy_mcmc.report.predictions import ROWS, Predicted, predict
 from entropy_mcmc.run import folder as folders
-from entropy_mcmc.run.evaluate import BASELINE, load_run
+from entropy_mcmc.run.config_file import NAME as CONFIG
+from entropy_mcmc.run.evaluate import BASELINE
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.trust import NOTHING, Trust
 
 FLATNESS = "flatness"
 PICTURE_BYTES = 400_000
@@ -92,15 +95,16 @@ def collect(
     flatness: str | Path | None = None,
     limit: int = ROWS,
     device: str = "cpu",
+    trust: Trust = NOTHING,
 ) -> RunData:
     """Read a run folder; only `config.yaml` must be there, all else is shown if it is."""
     folder = Path(folder)
     record = folders.read_existing(folder)
     journal = Journal(folder)
     events = journal.events()
-    predicted, why = _predicted(folder, limit, device)
+    predicted, why = _predicted(folder, limit, device, trust)
     inner = folder / BASELINE
-    has_baseline = (inner / folders.NAME).exists()
+    has_baseline = (inner / CONFIG).exists()
     return RunData(
         name=name or folder.resolve().name,
         folder=folder,
@@ -112,13 +116,17 @@ def collect(
         flatness=read_flatness(Path(flatness) if flatness else folder / FLATNESS),
         predicted=predicted,
         why=why,
-        baseline=collect(inner, "baseline", limit=limit, device=device) if has_baseline else None,
+        baseline=collect(inner, "baseline", limit=limit, device=device, trust=trust)
+        if has_baseline
+        else None,
     )
 
 
-def _predicted(folder: Path, limit: int, device: str) -> tuple[Predicted | None, str]:
+def _predicted(folder: Path, limit: int, device: str, trust: Trust) -> tuple[Predicted | None, str]:
     try:
-        return predict(load_run(folder, device), limit), ""
+        return predict(load_run(folder, device, trust), limit), ""
+    except UntrustedError:
+        raise
     except EntropyMCMCError as error:
         return None, str(error)
 

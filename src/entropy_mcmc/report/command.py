@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.run.trust import NOTHING, Trust, add_trust_options, trust_of
 
 NAME = "report.html"
 ROWS = 2000
@@ -22,6 +23,7 @@ def main(argv: Sequence[str]) -> int:
         flatness=options.flatness,
         rows=options.rows,
         device=options.device,
+        trust=trust_of(vars(options), ["report", *argv]),
     )
     print(f"report: {path.resolve()}")
     return 0
@@ -39,6 +41,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--flatness", help="folder of `emcmc flatness -o`; RUN/flatness by default")
     parser.add_argument("--rows", type=int, default=ROWS, help="test rows at most (default: 2000)")
     parser.add_argument("--device", default="cpu", help="where to predict")
+    add_trust_options(parser, action="append", metavar="NAME")
     return parser
 
 
@@ -49,6 +52,7 @@ def write_report(
     flatness: str | Path | None = None,
     rows: int = ROWS,
     device: str = "cpu",
+    trust: Trust = NOTHING,
 ) -> Path:
     """Write the page of one run, or the comparison of several, and return its path.
 
@@ -58,6 +62,7 @@ def write_report(
         flatness: Folder of `emcmc flatness`, for the first run; RUN/flatness by default.
         rows: Test rows to predict at most.
         device: Where to predict.
+        trust: Functions of other modules that the runs may name.
     """
     from entropy_mcmc.posterior.files import atomic
     from entropy_mcmc.report.collect import collect
@@ -69,7 +74,9 @@ def write_report(
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError(f"runs must be different folders, got {', '.join(map(str, folders))}")
     found = [
-        collect(folder, name, flatness=None if i else flatness, limit=rows, device=device)
+        collect(
+            folder, name, flatness=None if i else flatness, limit=rows, device=device, trust=trust
+        )
         for i, (folder, name) in enumerate(zip(folders, names(folders), strict=True))
     ]
     target = Path(output) if output is not None else folders[0] / NAME

@@ -11,9 +11,11 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import Run, run
-from entropy_mcmc.run.evaluate import BASELINE, evaluate, load_run, table
+from entropy_mcmc.run.evaluate import BASELINE, evaluate, table
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.predict import predict_file
+from entropy_mcmc.run.trust import Trust, given_by_user
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -26,7 +28,7 @@ def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -
         chains = done.record.config.chains
         run(baseline_config(replace(config, chains=chains)), override=override)
     if done.is_main:
-        _report(done)
+        _report(done, given_by_user(config, silent=True))
 
 
 def _wants_baseline(config: RunConfig) -> bool:
@@ -53,29 +55,29 @@ def baseline_config(config: RunConfig) -> RunConfig:
     )
 
 
-def _report(done: Run) -> None:
+def _report(done: Run, trust: Trust) -> None:
     print(f"{len(done.posterior)} samples in {done.folder}")
-    found = load_run(done.folder)
-    _show_quality(found)
+    found = load_run(done.folder, trust=trust)
+    _show_quality(found, trust)
     print(diagnose_run(found))
 
 
-def _show_quality(found: Run) -> None:
+def _show_quality(found: Run, trust: Trust) -> None:
     journal = Journal(found.folder)
     if found.problem.test is None:
         print("no test data were given, so nothing was measured")
         return
     if not journal.evaluations():
-        evaluate(found)
+        evaluate(found, trust=trust)
     print(table(journal.evaluations()))
     if any(event["set"] == "ood:shuffled" for event in journal.evaluations()):
         print("ood:shuffled = test images with all pixels rearranged; score: predictive entropy")
 
 
-def evaluate_command(folder: str, corruptions: Sequence[str], device: str) -> None:
+def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: Trust) -> None:
     """Measure again, with corruptions, and print the table."""
-    found = load_run(folder, device)
-    evaluate(found, corruption_types(corruptions), SEVERITIES)
+    found = load_run(run, device, trust)
+    evaluate(found, corruption_types(corruptions), SEVERITIES, trust)
     print(table(Journal(found.folder).evaluations()))
 
 
@@ -96,7 +98,9 @@ def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def predict_command(folder: str, source: str, target: str, batch_size: int, device: str) -> None:
+def predict_command(
+    run: str, input: str, output: str, batch_size: int, device: str, trust: Trust
+) -> None:
     """Predict a file."""
-    rows = predict_file(load_run(folder, device), Path(source), Path(target), batch_size)
-    print(f"{rows} predictions in {target}")
+    rows = predict_file(load_run(run, device, trust), Path(input), Path(output), batch_size)
+    print(f"{rows} predictions in {output}")

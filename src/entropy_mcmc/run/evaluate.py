@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,39 +13,28 @@ from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run import folder as folders
+from entropy_mcmc.run.config_file import NAME as CONFIG
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.problem import build_problem
+from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.trust import NOTHING, Trust
 
 BASELINE = "baseline"
 SHUFFLED = "shuffled"
 Event = dict[str, Any]
 
 
-def load_run(folder: str | Path, device: str = "cpu") -> Run:
-    """Open a finished or running run, to read."""
-    folder = Path(folder)
-    record = folders.read_existing(folder)
-    for what, name in (("model", record.config.model.name), ("data", record.config.data.name)):
-        if record.problem[what] != name:
-            raise ConfigError(
-                f"{folder} was made with {what} objects of a Python program "
-                f"({record.problem[what]}), which this command cannot rebuild; use the posterior "
-                "in that program, or name them as module:function"
-            )
-    problem = build_problem(record.config)
-    model = problem.model.double() if record.config.compute.precision == DOUBLE else problem.model
-    posterior = Posterior.open(folder, model.to(device), output=problem.output)
-    return Run(folder, record, replace(problem, model=model), posterior)
-
-
-def evaluate(run: Run, corruptions: Sequence[str] = (), severities: Sequence[int] = ()) -> None:
+def evaluate(
+    run: Run,
+    corruptions: Sequence[str] = (),
+    severities: Sequence[int] = (),
+    trust: Trust = NOTHING,
+) -> None:
     """Measure a run and its baseline, and write the lines into `metrics.jsonl`."""
     events = list(measure(run, run.record.config.method, corruptions, severities))
-    if (run.folder / BASELINE / folders.NAME).exists():
-        baseline = load_run(run.folder / BASELINE)
+    if (run.folder / BASELINE / CONFIG).exists():
+        baseline = load_run(run.folder / BASELINE, trust=trust)
         events += measure(baseline, baseline.record.config.method, corruptions, severities)
     Journal(run.folder).replace_evaluations(list(events))
 

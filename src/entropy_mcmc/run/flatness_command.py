@@ -15,7 +15,8 @@ from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.engine import Run
-from entropy_mcmc.run.evaluate import load_run
+from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.trust import NOTHING, Trust
 
 Rows = tuple[Tensor, Tensor]
 State = Mapping[str, Tensor]
@@ -32,6 +33,7 @@ def flatness_command(
     device: str = "cpu",
     surface: bool = False,
     settings: Settings | None = None,
+    trust: Trust = NOTHING,
 ) -> flatness.Comparison:
     """Compare runs of one model on one training set; writes a table, JSON and figures.
 
@@ -46,8 +48,9 @@ def flatness_command(
         device: Where to compute.
         surface: Also draw the loss on the plane through three samples, which takes longer.
         settings: How much work is done.
+        trust: Functions of other modules that the runs may name.
     """
-    runs = [load_run(folder, device) for folder in folders]
+    runs = [load_run(folder, device, trust) for folder in folders]
     first = runs[0]
     _check_same_problem(runs)
     train, test = (_rows(first, part) for part in (first.problem.train, first.problem.test))

@@ -11,8 +11,8 @@ from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError,
 from entropy_mcmc.posterior.files import TEMPORARY, WriterLock, atomic
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
+from entropy_mcmc.run.config_file import NAME, dump, read_config
 
-NAME = "config.yaml"
 # These may change on resume: they do not change the chain.
 FREE = (
     "run_dir",
@@ -85,16 +85,14 @@ def lock(folder: Path) -> WriterLock:
 
 def read(folder: Path) -> Record | None:
     """The record of a run, None for a new folder."""
-    import yaml
-
     path = folder / NAME
     if not path.exists():
         return None
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_config(path)
         record = content.pop("record")
         return Record(from_dict(content), **record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(
             f"{path} cannot be read ({error}); restore it from a copy, or use a new run folder"
         ) from error
@@ -112,15 +110,11 @@ def read_existing(folder: Path) -> Record:
 
 def write(folder: Path, record: Record) -> None:
     """Write `config.yaml` atomically."""
-    import yaml
-
     # The config's own entries stay on top, so that the file can be given to --config again.
     about = {name: value for name, value in asdict(record).items() if name != "config"}
     content = {**to_dict(record.config), "record": about}
     with explained(folder), atomic(folder / NAME) as temporary:
-        temporary.write_text(
-            yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
-        )
+        temporary.write_text(dump(content), encoding="utf-8")
 
 
 def check_same(folder: Path, old: Record, new: Record, *, override: bool) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +21,7 @@ from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.source import Source, dataset_of, source_of
+from entropy_mcmc.run.trust import import_function
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def build_problem(
     train, test = _data(config, data)
     likelihood = str(config.likelihood or getattr(train, "task", "classification"))
     _check_arrays(train)
-    own = loss or (find(config.loss) if config.loss else None)
+    own = loss or (import_function(config.loss) if config.loss else None)
     factory = _factory(config, model, train, likelihood)
     start = factory(0)
     return Problem(
@@ -74,27 +72,11 @@ def build_problem(
     )
 
 
-def find(name: str) -> Any:
-    """Import `module:function`; the working folder is searched too."""
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ConfigError(f"a function is named as module:function, got {name!r}")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{name!r} cannot be imported ({error}); run from the folder of {module}.py, "
-            "or install it"
-        ) from error
-
-
 def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
     """Training and test data."""
     chosen = config.data
     if data is None and ":" in chosen.name:
-        data = find(chosen.name)(**chosen.options)
+        data = import_function(chosen.name)(**chosen.options)
     if data is None or isinstance(data, str):
         name = data or chosen.name
         if name == "imagenet":
@@ -188,7 +170,7 @@ def _restart(template: nn.Module, chain: int, seed: int) -> nn.Module:
 def _builder(config: RunConfig, model: Any, train: Any, likelihood: str) -> Callable[[], nn.Module]:
     name, options = model or config.model.name, dict(config.model.options)
     if ":" in name:
-        function = find(name)
+        function = import_function(name)
         return lambda: function(**options)
     images = isinstance(train, Dataset) and train.inputs.dim() == 4
     fallback = "resnet50" if isinstance(train, ImageBatches) else "cnn" if images else "mlp"

@@ -1,0 +1,39 @@
+"""A run folder, opened to read: its record, its problem and its posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.run import folder as folders
+from entropy_mcmc.run.config_file import NAME as CONFIG
+from entropy_mcmc.run.devices import DOUBLE
+from entropy_mcmc.run.engine import Run
+from entropy_mcmc.run.problem import build_problem
+from entropy_mcmc.run.trust import NOTHING, Trust, accept
+
+
+def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) -> Run:
+    """Open a finished or running run, to read.
+
+    Args:
+        folder: The run folder. It is data: nothing that it names is imported unless trusted.
+        device: Where the model shall be.
+        trust: Functions (`module:function`) that may be imported and called.
+    """
+    folder = Path(folder)
+    record = folders.read_existing(folder)
+    for what, name in (("model", record.config.model.name), ("data", record.config.data.name)):
+        if record.problem[what] != name:
+            raise ConfigError(
+                f"{folder} was made with {what} objects of a Python program "
+                f"({record.problem[what]}), which this command cannot rebuild; use the posterior "
+                "in that program, or name them as module:function"
+            )
+    accept(record.config, trust, folder / CONFIG)
+    problem = build_problem(record.config)
+    model = problem.model.double() if record.config.compute.precision == DOUBLE else problem.model
+    posterior = Posterior.open(folder, model.to(device), output=problem.output)
+    return Run(folder, record, replace(problem, model=model), posterior)
