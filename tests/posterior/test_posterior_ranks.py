@@ -36,13 +36,15 @@ def rank_main(rank, folder, wrap):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     assert posterior.collect(optimizer, step=1) == 1
     assert posterior.collect(optimizer, step=1) == 0
+    _halve(model)
     assert posterior.collect(optimizer) == 1
     # Each rank has its own half of the data; the statistics are those of the whole.
     posterior.refresh_batchnorm([data()[rank]])
     x = data()[0]
     probs = posterior.predict_proba(x)  # every rank takes part
-    expected = torch.softmax(reference()(x), dim=1).detach()
-    torch.testing.assert_close(probs, expected)
+    each = torch.stack([torch.softmax(one(x), dim=1).detach() for one in references()])
+    torch.testing.assert_close(probs, each.mean(0))
+    torch.testing.assert_close(posterior.sample_predictions(x), each)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -51,10 +53,19 @@ def data():
     return torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(1)).unbind()
 
 
-def reference():
-    model = net()
-    torch.optim.swa_utils.update_bn(data(), model)
-    return model.eval()
+@torch.no_grad()
+def _halve(model):
+    for parameter in model.parameters():
+        parameter.mul_(0.5)
+
+
+def references():
+    """The two samples, each with its own statistics."""
+    models = [net(), net()]
+    _halve(models[1])
+    for model in models:
+        torch.optim.swa_utils.update_bn(data(), model)
+    return [model.eval() for model in models]
 
 
 def fork_rank(rank, folder, wrap):
@@ -80,5 +91,6 @@ def test_two_ranks(tmp_path, wrap):
     posterior = Posterior.open(tmp_path / "a", model)
     assert posterior.roles == ("theta", "theta")
     assert posterior.verify() == 2
-    for name, value in reference().state_dict().items():
-        torch.testing.assert_close(posterior[1][name], value, msg=name)
+    for sample, expected in zip(posterior, references(), strict=True):
+        for name, value in expected.state_dict().items():
+            torch.testing.assert_close(sample[name], value, msg=name)

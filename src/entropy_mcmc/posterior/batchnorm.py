@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -43,7 +43,13 @@ def refresh_batchnorm(model: nn.Module, loader: Iterable[Any]) -> None:
     >>> model.running_mean, model.running_var
     (tensor([4.]), tensor([2.]))
     """
-    model = unwrap(model)
+    refresh_with(call, unwrap(model), loader)
+
+
+def refresh_with(
+    forward: Callable[[nn.Module, Any], Any], model: nn.Module, loader: Iterable[Any]
+) -> None:
+    """`refresh_batchnorm` of a model that is called as `forward(model, inputs)`."""
     layers = norm_layers(model)
     if not layers:
         return
@@ -52,7 +58,7 @@ def refresh_batchnorm(model: nn.Module, loader: Iterable[Any]) -> None:
     done = False
     try:
         with _eager(), torch.no_grad(), _measuring(model, layers, totals):
-            _one_pass(model, loader)
+            _one_pass(forward, model, loader)
         for layer, total in zip(layers, totals, strict=True):
             total.write(layer)
         done = True
@@ -70,11 +76,13 @@ def _eager() -> AbstractContextManager[Any]:
     return stance
 
 
-def _one_pass(model: nn.Module, loader: Iterable[Any]) -> None:
+def _one_pass(
+    forward: Callable[[nn.Module, Any], Any], model: nn.Module, loader: Iterable[Any]
+) -> None:
     device, dtype = home(model)
     count = 0
     for batch in loader:
-        call(model, to_device(inputs_of(batch), device, dtype))
+        forward(model, to_device(inputs_of(batch), device, dtype))
         count += 1
     if not count:
         raise ConfigError(

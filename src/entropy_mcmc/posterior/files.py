@@ -75,8 +75,8 @@ def is_regular(path: Path) -> bool:
 
 
 def leaves(path: Path, folder: Path) -> bool:
-    """Whether symbolic links lead `path` out of `folder`."""
-    return not path.resolve().is_relative_to(folder.resolve())
+    """Whether `path`, an entry of `folder`, is a symbolic link to something outside it."""
+    return path.is_symlink() and not path.resolve().is_relative_to(folder.resolve())
 
 
 class WriterLock:

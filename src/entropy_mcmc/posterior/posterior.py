@@ -12,21 +12,23 @@ from torch import Tensor, nn
 from entropy_mcmc.errors import StateError, check_choice, check_count, check_not_negative
 from entropy_mcmc.posterior import predictive, ranks, writing
 from entropy_mcmc.posterior.batches import Batches, home
-from entropy_mcmc.posterior.batchnorm import refresh_batchnorm
 from entropy_mcmc.posterior.collecting import due, step_of
-from entropy_mcmc.posterior.evaluate import Output, Piece, borrowed, pieces, tensor_of
+from entropy_mcmc.posterior.forward import Output, Piece, pieces, tensor_of
 from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, ROLES, Manifest, Sample
 from entropy_mcmc.posterior.predictive import RegressionPrediction
+from entropy_mcmc.posterior.private_copy import Workspace, lock_of
 from entropy_mcmc.posterior.reading import Reader
+from entropy_mcmc.posterior.refreshing import refreshed
 from entropy_mcmc.posterior.store import Store
-from entropy_mcmc.posterior.tensors import layout
 
 
 class Posterior:
     """Samples of a model's weights in a folder. Make one with `create` or `open`.
 
-    Every call that predicts borrows the model and gives it back as it was. With several
-    processes, call every method on every rank: rank 0 writes.
+    Every call that predicts works in a private copy of the model, so several threads may predict
+    at once, from one posterior or from several of the same model, and hooks get the copy's modules.
+    A compiled or sharded model is used in place, by one thread at a time, and put back as it was.
+    With several processes, call every method on every rank: rank 0 writes.
 
     >>> import tempfile
     >>> model = nn.Linear(2, 3)
@@ -173,13 +175,16 @@ class Posterior:
         Returns:
             How many samples were written.
         """
-        manifest = self._store.manifest
-        device = home(self.model)[0]
-        step = ranks.agree(step_of(optimizer, step, manifest), device)
         cycle = None if cycle is None else check_count("cycle", cycle, least=0)
         chain = None if chain is None else check_count("chain", chain, least=0)
-        origin = writing.Origin(step, cycle, chain)
-        wanted = due(manifest, optimizer, step)
+        # Another thread may be predicting with the model in place, or collecting too.
+        with lock_of(self.model), self._store.changing:
+            step = ranks.agree(step_of(optimizer, step, self._store.manifest), home(self.model)[0])
+            return self._collect(optimizer, writing.Origin(step, cycle, chain))
+
+    def _collect(self, optimizer: Any, origin: writing.Origin) -> int:
+        device = home(self.model)[0]
+        wanted = due(self._store.manifest, optimizer, origin.step)
         flags = ranks.agree(sum(1 << i for i, r in enumerate(ROLES) if r in wanted), device)
         wanted = tuple(role for i, role in enumerate(ROLES) if flags >> i & 1)
         entries = [
@@ -187,7 +192,7 @@ class Posterior:
             for role in wanted
         ]
         new = [entry for entry in entries if entry is not None]
-        ranks.on_main(lambda: writing.add(self._store, step, new), device)
+        ranks.on_main(lambda: writing.add(self._store, origin.step, new), device)
         return len(wanted)
 
     def refresh_batchnorm(self, loader: Iterable[Any], *, force: bool = False) -> int:
@@ -206,12 +211,8 @@ class Posterior:
         pending = [sample for sample in self.samples if sample.batchnorm in states]
         if pending and ranks.is_main():
             self._store.require_writer()
-        with borrowed(self.model) as found:
-            for sample in self._reader.whole(pending) if pending else ():
-                self._reader.fill(found, sample)
-                refresh_batchnorm(self.model, loader)
-                fresh = writing.norm_buffers(self.model, found)
-                writing.replace_buffers(self._store, sample, fresh)
+        for sample, fresh in refreshed(self.model, self._reader, pending, loader):
+            writing.replace_buffers(self._store, sample, fresh)
         return len(pending)
 
     def predict_proba(
@@ -307,7 +308,7 @@ class Posterior:
         """Copy a sample into a model for good (default: the posterior's own) and return it."""
         model = self.model if model is None else model
         (sample,) = self._reader.whole([self.samples[index]])
-        self._reader.fill(layout(model), sample)
+        self._reader.fill(Workspace(model), sample)
         return model
 
     def verify(self) -> int:

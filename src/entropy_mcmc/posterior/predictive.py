@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.posterior.evaluate import Piece
+from entropy_mcmc.posterior.forward import Piece
 
 
 @dataclass(frozen=True)

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.distributed as dist
 
 from entropy_mcmc.errors import StateError
 
-_alone = False
+_alone = ContextVar("_alone", default=False)
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Inside, this process acts for itself, although it is one of a group."""
-    global _alone
-    before, _alone = _alone, True
+    """Inside, this thread acts for itself, although its process is one of a group."""
+    before = _alone.set(True)
     try:
         yield
     finally:
-        _alone = before
+        _alone.reset(before)
 
 
 def several() -> bool:
     """Whether this process is one of a group that acts together."""
-    return (
-        not _alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-    )
+    grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return grouped and not _alone.get()
 
 
 def is_main() -> bool:

@@ -9,10 +9,11 @@ from functools import partial
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import DamagedFileError, StateError
-from entropy_mcmc.posterior.evaluate import Load
+from entropy_mcmc.posterior.forward import Load
 from entropy_mcmc.posterior.manifest import Sample
+from entropy_mcmc.posterior.private_copy import Workspace
 from entropy_mcmc.posterior.store import Store
-from entropy_mcmc.posterior.tensors import Layout, check_match, layout, place
+from entropy_mcmc.posterior.tensors import check_match, layout, place, reshard
 
 
 class Reader:
@@ -54,17 +55,22 @@ class Reader:
         for sample in self.whole(samples):
             yield partial(self.fill, sample=sample)
 
-    def fill(self, found: Layout, sample: Sample) -> None:
-        """Copy a sample into a model's tensors, one tensor at a time."""
+    def fill(self, work: Workspace, sample: Sample) -> None:
+        """Copy a sample into a model, one tensor at a time; a backbone that it holds stays."""
+        reshard(work.model)  # a gathered copy would keep the sample before
         with self._store.read(sample) as opened:
-            shapes = {n: tuple(f.get_slice(n).get_shape()) for n, f in opened.items()}
+            found = work.layout
+            shapes = {name: tensor.shape for name, tensor in opened.items()}
             check_match(found, shapes, sample.file.name)
+            held, work.shared = work.shared, None
             for name, slot in found.stored.items():
-                place(slot, opened[name].get_tensor(name))
+                if held is None or opened[name].file != held:
+                    place(slot, opened[name].read())
+            work.shared = sample.shared
 
     def state_dict(self, model: nn.Module, sample: Sample) -> dict[str, Tensor]:
         """A sample as a state dict of the unwrapped model, with every name of tied tensors."""
         with self._store.read(sample) as opened:
-            state = {n: file.get_tensor(n).clone() for n, file in opened.items()}
+            state = {name: tensor.read().clone() for name, tensor in opened.items()}
         aliases = layout(model).aliases
         return state | {alias: state[name] for alias, name in aliases.items() if name in state}

@@ -10,8 +10,9 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -43,11 +44,31 @@ FOLDER = "samples"
 _NEW = ".samples-new-"
 
 
+@dataclass(frozen=True)
+class OpenTensor:
+    """A tensor in an open safetensors file."""
+
+    name: str
+    file: StoredFile
+    handle: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, from the header."""
+        return tuple(self.handle.get_slice(self.name).get_shape())
+
+    def read(self) -> Tensor:
+        """Its values."""
+        tensor: Tensor = self.handle.get_tensor(self.name)
+        return tensor
+
+
 class Store:
     """Files of a posterior in `path/samples`."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.folder = path / FOLDER
+        self.changing = RLock()  # held by the thread that reads the manifest and replaces it
         self._lock: WriterLock | None = None
         self._verified: dict[str, tuple[int, ...]] = {}
         self._seen: tuple[int, ...] = ()
@@ -116,13 +137,14 @@ class Store:
             (self.folder / name).unlink(missing_ok=True)
 
     @contextmanager
-    def read(self, sample: Sample) -> Iterator[dict[str, Any]]:
-        """Yield name → open safetensors file for a sample that `current` has checked."""
+    def read(self, sample: Sample) -> Iterator[dict[str, OpenTensor]]:
+        """Yield the tensors, not yet read, of a sample that `current` has checked."""
         with ExitStack() as stack:
-            opened: dict[str, Any] = {}
+            opened: dict[str, OpenTensor] = {}
             for file in _files(sample):
                 handle = stack.enter_context(_open_tensors(self.folder / file.name))
-                opened.update(dict.fromkeys(handle.keys(), handle))
+                names: list[str] = handle.keys()
+                opened.update({name: OpenTensor(name, file, handle) for name in names})
             yield opened
 
     def current(self, sample: Sample, *, again: bool = False) -> Sample | None:

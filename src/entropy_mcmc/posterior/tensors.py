@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,14 @@ def _strip(paths: list[str]) -> list[str]:
     while parts and all(len(p) > 1 and p[0] == "module" for p in parts):
         parts = [p[1:] for p in parts]
     return [".".join(p) for p in parts]
+
+
+def reshard(model: nn.Module) -> None:
+    """Make the shards of FSDP2 the parameters again, which are gathered copies after a forward."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    for module in model.modules() if fsdp is not None else ():
+        if isinstance(module, fsdp.FSDPModule):  # type: ignore[union-attr]
+            module.reshard()
 
 
 def gather(tensor: Tensor) -> Tensor:

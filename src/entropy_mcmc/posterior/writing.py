@@ -15,14 +15,14 @@ from entropy_mcmc.posterior.batches import home
 from entropy_mcmc.posterior.batchnorm import norm_layers
 from entropy_mcmc.posterior.collecting import dtype_name, is_replay, split, tensors_for_disk
 from entropy_mcmc.posterior.manifest import Manifest, Sample, StoredFile
-from entropy_mcmc.posterior.store import Store
+from entropy_mcmc.posterior.store import OpenTensor, Store
 from entropy_mcmc.posterior.tensors import (
-    Layout,
     Slot,
     content_digest,
     for_disk,
     gather,
     layout,
+    reshard,
 )
 
 LIBRARY = f"entropy_mcmc {__version__}"
@@ -41,6 +41,7 @@ def write_sample(
     store: Store, model: nn.Module, optimizer: Any, role: str, origin: Origin
 ) -> Sample | None:
     """Gather one sample on every rank and write it on rank 0, which returns its entry."""
+    reshard(model)
     own, shared = split(layout(model), optimizer)
     dtype = None if store.manifest.dtype is None else torch.bfloat16
     tensors = tensors_for_disk(own, optimizer, role, dtype)
@@ -89,12 +90,6 @@ def _newest(manifest: Manifest, new: list[Sample]) -> tuple[Sample, ...]:
     return tuple(ordered[-manifest.keep_last :] if manifest.keep_last else ordered)
 
 
-def norm_buffers(model: nn.Module, found: Layout) -> dict[str, Tensor]:
-    """Running statistics of a model, under their names on disk."""
-    ids = {id(buffer) for layer in norm_layers(model) for buffer in layer.buffers(recurse=False)}
-    return {n: gather(s.tensor) for n, s in found.stored.items() if id(s.tensor) in ids}
-
-
 def replace_buffers(store: Store, sample: Sample, fresh: Mapping[str, Tensor]) -> None:
     """Write a sample again on rank 0, with new batch-norm buffers and under a new name."""
     device = next(iter(fresh.values())).device
@@ -102,14 +97,14 @@ def replace_buffers(store: Store, sample: Sample, fresh: Mapping[str, Tensor]) -
 
 
 def _replace_buffers(store: Store, sample: Sample, fresh: Mapping[str, Tensor]) -> None:
-    with store.read(replace(sample, shared=None)) as own:
+    with store.changing, store.read(replace(sample, shared=None)) as own:
         tensors = {name: for_disk(_either(fresh, own, name), None) for name in own}
         stem, _, round_ = sample.file.name.removesuffix(".safetensors").partition("-bn")
         file = store.write(f"{stem}-bn{int(round_ or 0) + 1}.safetensors", tensors)
-    done = replace(sample, file=file, batchnorm="fresh")
-    samples = tuple(done if s.key == sample.key else s for s in store.manifest.samples)
-    store.commit(replace(store.manifest, samples=samples))
+        done = replace(sample, file=file, batchnorm="fresh")
+        samples = tuple(done if s.key == sample.key else s for s in store.manifest.samples)
+        store.commit(replace(store.manifest, samples=samples))
 
 
-def _either(fresh: Mapping[str, Tensor], own: Mapping[str, Any], name: str) -> Tensor:
-    return fresh[name] if name in fresh else own[name].get_tensor(name)
+def _either(fresh: Mapping[str, Tensor], own: Mapping[str, OpenTensor], name: str) -> Tensor:
+    return fresh[name] if name in fresh else own[name].read()

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from entropy_mcmc.posterior import Posterior, ranks, writing
-from entropy_mcmc.posterior.batchnorm import refresh_batchnorm
-from entropy_mcmc.posterior.evaluate import borrowed
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.posterior.reading import Reader
+from entropy_mcmc.posterior.refreshing import refreshed
 from entropy_mcmc.posterior.store import Store
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.checkpoint import explained
@@ -52,11 +51,8 @@ class SharedPosterior(Posterior):
         if not pending:
             return
         reader = Reader(Store(self.path, write=False), skip_damaged=False)
-        with ranks.alone(), borrowed(self.model) as found:
-            for sample in reader.whole(pending):
-                reader.fill(found, sample)
-                refresh_batchnorm(self.model, loader)
-                fresh = writing.norm_buffers(self.model, found)
+        with ranks.alone():
+            for sample, fresh in refreshed(self.model, reader, pending, loader):
                 with turn(self.path), _writer(self.path) as store:
                     writing.replace_buffers(store, sample, fresh)
 

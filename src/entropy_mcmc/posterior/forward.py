@@ -1,10 +1,10 @@
-"""A model evaluated at many weights: one sample after another, or small ones side by side."""
+"""Forward passes of a model at many weights: one after another, or small ones side by side."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -13,10 +13,11 @@ from torch.func import functional_call, vmap
 
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.posterior.batches import Batches, call
-from entropy_mcmc.posterior.tensors import Layout, layout, unwrap
+from entropy_mcmc.posterior.private_copy import NotPrivate, Workspace, in_place, private
+from entropy_mcmc.posterior.tensors import unwrap
 
-# Fills a model's slots with one sample; yields nothing: the model is the result.
-Load = Callable[[Layout], None]
+# Fills a model with one sample.
+Load = Callable[[Workspace], None]
 Output = Callable[[Any], Tensor]
 # (index of the batch, values of k samples on that batch: shape (k, rows, …))
 Piece = tuple[int, Tensor]
@@ -25,24 +26,7 @@ Piece = tuple[int, Tensor]
 SMALL_MODEL = 10_000
 _GROUP_NUMEL = 4_000_000
 _GROUP = 64
-
-
-@contextmanager
-def borrowed(model: nn.Module) -> Iterator[Layout]:
-    """Lend a model in eval mode; weights, buffers and modes come back, also after an error."""
-    found = layout(model)
-    modes = [(module, module.training) for module in model.modules()]
-    backup = {name: slot.tensor.data.clone() for name, slot in found.slots.items()}
-    try:
-        model.eval()
-        with torch.no_grad():
-            yield found
-    finally:
-        with torch.no_grad():
-            for name, slot in found.slots.items():
-                slot.tensor.data.copy_(backup[name])
-        for module, mode in modes:
-            module.training = mode
+_TRIAL = Lock()
 
 
 def tensor_of(result: Any, output: Output | None) -> Tensor:
@@ -67,34 +51,51 @@ def pieces(
     """Transformed outputs, sample by sample and batch by batch.
 
     Args:
-        model: Borrowed while the iterator runs.
+        model: Left as it is: the passes are made in a copy (see `private_copy`).
         loads: Starts a pass over the samples.
         batches: Read once per sample, or per group of samples.
         transform: Model result → tensor of rows.
         vectorize: True evaluates samples side by side, False never, None where it can pay.
     """
     model = unwrap(model)
-    with borrowed(model) as found:
-        if vectorize or (vectorize is None and _can_pay(model, found)):
-            problem = _trial(model, found, loads, batches, transform)
-            if problem is None:
-                yield from _side_by_side(model, found, loads(), batches, transform)
+    with private(model) as work:
+        if work is not None:
+            try:
+                yield from _pieces_in(work, loads, batches, transform, vectorize)
                 return
-            if vectorize:
-                raise StateError(
-                    f"this model cannot be evaluated for many samples at once ({problem}); "
-                    "use vectorize=None or False"
-                )
-        for load in loads():
-            load(found)
-            for index, inputs in enumerate(batches):
-                yield index, transform(_called(model, inputs))[None]
+            except NotPrivate:  # found out at the first call: nothing was yielded
+                pass
+    with in_place(model) as work:
+        yield from _pieces_in(work, loads, batches, transform, vectorize)
 
 
-def _called(model: nn.Module, inputs: Any) -> Any:
+def _pieces_in(
+    work: Workspace,
+    loads: Callable[[], Iterator[Load]],
+    batches: Batches,
+    transform: Output,
+    vectorize: bool | None,
+) -> Iterator[Piece]:
+    if vectorize or (vectorize is None and _can_pay(work)):
+        problem = _trial(work, loads, batches, transform)
+        if problem is None:
+            yield from _side_by_side(work, loads(), batches, transform)
+            return
+        if vectorize:
+            raise StateError(
+                f"this model cannot be evaluated for many samples at once ({problem}); "
+                "use vectorize=None or False"
+            )
+    for load in loads():
+        load(work)
+        for index, inputs in enumerate(batches):
+            yield index, transform(_called(work, inputs))[None]
+
+
+def _called(work: Workspace, inputs: Any) -> Any:
     """The model's result; an error of its own says what it was given."""
     try:
-        return call(model, inputs)
+        return work.call(work.model, inputs)
     except (RuntimeError, TypeError, ValueError) as error:
         error.add_note(
             f"The posterior called its model with {_shape(inputs)}: x must be what model(x) takes, "
@@ -111,33 +112,38 @@ def _shape(inputs: Any) -> str:
     return f"an object of type {type(inputs).__name__}"
 
 
-def _can_pay(model: nn.Module, found: Layout) -> bool:
+def _can_pay(work: Workspace) -> bool:
+    model = work.model
     plain = not any(hasattr(module, "_orig_mod") for module in model.modules())
     # Under vmap a convolution becomes a grouped one, which is slow on the CPU.
     dense = not any(isinstance(m, nn.modules.conv._ConvNd) for m in model.modules())
-    return plain and dense and found.size <= SMALL_MODEL
+    return plain and dense and work.layout.size <= SMALL_MODEL
 
 
 def _side_by_side(
-    model: nn.Module, found: Layout, loads: Iterator[Load], batches: Batches, transform: Output
+    work: Workspace, loads: Iterator[Load], batches: Batches, transform: Output
 ) -> Iterator[Piece]:
-    size = max(1, min(_GROUP, _GROUP_NUMEL // max(found.size, 1)))
-    for states in _groups(found, loads, size):
-        run = _together(model, states, transform)
+    size = max(1, min(_GROUP, _GROUP_NUMEL // max(work.layout.size, 1)))
+    for states in _groups(work, loads, size):
+        run = _together(work.model, states, transform)
         for index, inputs in enumerate(batches):
             yield index, run(inputs)
 
 
-def _groups(found: Layout, loads: Iterator[Load], size: int) -> Iterator[dict[str, Tensor]]:
+def _groups(work: Workspace, loads: Iterator[Load], size: int) -> Iterator[dict[str, Tensor]]:
     group: list[dict[str, Tensor]] = []
     for load in loads:
-        load(found)
-        group.append({slot.path: slot.tensor.detach().clone() for slot in found.slots.values()})
+        load(work)
+        group.append(_state(work))
         if len(group) == size:
             yield _stack(group)
             group = []
     if group:
         yield _stack(group)
+
+
+def _state(work: Workspace) -> dict[str, Tensor]:
+    return {slot.path: slot.tensor.detach().clone() for slot in work.layout.slots.values()}
 
 
 def _stack(group: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -168,8 +174,7 @@ def _together(
 
 
 def _trial(
-    model: nn.Module,
-    found: Layout,
+    work: Workspace,
     loads: Callable[[], Iterator[Load]],
     batches: Batches,
     transform: Output,
@@ -183,15 +188,14 @@ def _trial(
     alone: list[Tensor] = []
     states: list[dict[str, Tensor]] = []
     for load, _ in zip(loads(), range(2), strict=False):
-        load(found)
-        states.append({s.path: s.tensor.detach().clone() for s in found.slots.values()})
-        alone.append(transform(_called(model, inputs)))
+        load(work)
+        states.append(_state(work))
+        alone.append(transform(_called(work, inputs)))
     if not states:
         return "there are no samples"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            together = _together(model, _stack(states), transform)(inputs)
+        with _without_loops():
+            together = _together(work.model, _stack(states), transform)(inputs)
     except EntropyMCMCError:
         raise
     except Exception as error:
@@ -201,3 +205,20 @@ def _trial(
         together, reference, rtol=1e-3, atol=1e-4, equal_nan=True
     )
     return None if same else "its outputs differ from those of one sample at a time"
+
+
+@contextmanager
+def _without_loops() -> Iterator[None]:
+    """Make `vmap` raise where it would only loop over the samples.
+
+    It warns of this as well; but a filter of warnings is the whole process's, as is this setting,
+    which only another thread's `vmap` could notice.
+    """
+    functorch: Any = torch._C._functorch
+    with _TRIAL:
+        before = functorch._is_vmap_fallback_enabled()
+        functorch._set_vmap_fallback_enabled(False)
+        try:
+            yield
+        finally:
+            functorch._set_vmap_fallback_enabled(before)

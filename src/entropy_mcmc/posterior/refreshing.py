@@ -1,0 +1,53 @@
+"""Batch-norm statistics of stored samples: each filled into a private copy and passed over data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from entropy_mcmc.posterior.batchnorm import norm_layers, refresh_with
+from entropy_mcmc.posterior.manifest import Sample
+from entropy_mcmc.posterior.private_copy import NotPrivate, Workspace, in_place, private
+from entropy_mcmc.posterior.reading import Reader
+from entropy_mcmc.posterior.tensors import gather, unwrap
+
+Refreshed = tuple[Sample, dict[str, Tensor]]
+
+
+def refreshed(
+    model: nn.Module, reader: Reader, samples: Sequence[Sample], loader: Iterable[Any]
+) -> Iterator[Refreshed]:
+    """Each whole sample with its new statistics, by one pass over `loader` for each.
+
+    The model is left as it is; the caller writes what it gets before it asks for more.
+    """
+    if not samples:
+        return
+    model = unwrap(model)
+    with private(model) as work:
+        if work is not None:
+            try:
+                yield from _refreshed_in(work, reader, samples, loader)
+                return
+            except NotPrivate:  # found out in the first pass: nothing was yielded
+                pass
+    with in_place(model) as work:
+        yield from _refreshed_in(work, reader, samples, loader)
+
+
+def _refreshed_in(
+    work: Workspace, reader: Reader, samples: Sequence[Sample], loader: Iterable[Any]
+) -> Iterator[Refreshed]:
+    for sample in reader.whole(samples):
+        reader.fill(work, sample)
+        refresh_with(work.call, work.model, loader)
+        yield sample, norm_buffers(work)
+
+
+def norm_buffers(work: Workspace) -> dict[str, Tensor]:
+    """Running statistics of a model, under their names on disk."""
+    layers = norm_layers(work.model)
+    ids = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}
+    return {n: gather(s.tensor) for n, s in work.layout.stored.items() if id(s.tensor) in ids}
