@@ -55,7 +55,7 @@ class Layout:
         """Split the last dimension of `flat` into the parameters."""
         parts = torch.split(flat, [shape.numel() for shape in self.shapes], dim=-1)
         lead = flat.shape[:-1]
-        values = [p.reshape(*lead, *s) for p, s in zip(parts, self.shapes, strict=True)]
+        values = [p.reshape((*lead, *s)) for p, s in zip(parts, self.shapes, strict=True)]
         return dict(zip(self.names, values, strict=True)) if self.names else values[0]
 
     def counters(self, chains: int, device: torch.device) -> tuple[Tensor, Tensor]:

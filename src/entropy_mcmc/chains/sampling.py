@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,7 +13,14 @@ from torch.func import functional_call
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains.codegen import Call, compiled, constants
-from entropy_mcmc.chains.parts import Chains, Layout, Method, Problem, Tree
+from entropy_mcmc.chains.divergence import Trace, all_finite, report_divergence
+from entropy_mcmc.chains.inputs import (
+    check_data,
+    check_settings,
+    rows_per_step,
+    starting_states,
+)
+from entropy_mcmc.chains.parts import Chains, Method, Problem
 from entropy_mcmc.chains.source import LONGEST, Keys, Source
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler, fused
@@ -27,17 +34,18 @@ UNROLL = 16  # steps per compiled call
 CACHE = 2**18  # bytes of a mini-batch that stay in a core's own cache
 REMEMBERED = 16  # compiled problems
 WORTH_COMPILING = 50_000  # steps from which compile="auto" compiles
+SAMPLERS: dict[str, type[Sampler]] = {"emcmc": EntropyMCMC, "sgld": SGLD, "sghmc": SGHMC}
 
 
 def run(
     energy: Callable[..., Tensor] | nn.Module,
-    init: Tree | None = None,
+    init: Any = None,
     *,
     steps: int,
     lr: float,
     sampler: str = "emcmc",
     chains: int | None = None,
-    data: Sequence[Tensor] = (),
+    data: Sequence[Any] = (),
     batch_size: int | None = None,
     loss: Callable[..., Tensor] | None = None,
     thin: int = 1,
@@ -51,36 +59,42 @@ def run(
     Args:
         energy: `energy(theta, *batch)`, the mean loss of one chain (with num_data=1 and no data,
             the energy U itself), or a module, with `loss(module(x), y)` as its mean loss.
-        init: where the chains start: one state, given to all `chains`, or, with chains=None, states
-            with a leading dimension of chains. None starts from the module's own parameters.
+        init: where the chains start: one state (a tensor, an array, a number, or a dict of them),
+            given to all `chains`, or, with chains=None, states with a leading dimension of chains.
+            None starts from the module's own parameters.
         steps: number of steps of each chain.
         lr: learning rate for the mean loss, as for the optimizers.
         sampler: "emcmc", "sgld" or "sghmc".
         chains: number of chains.
-        data: tensors of equal first dimension, handed to `energy` after theta.
+        data: tensors or arrays of equal first dimension, handed to `energy` after theta.
         batch_size: rows drawn for each chain and step, with replacement; None takes all.
         loss: of a module: `loss(output, *targets)`.
         thin: keep every thin-th state.
         burn_in: steps before the first that may be kept.
         seed: of noise and batches; None draws one.
         compile: True, False, or "auto": from 50,000 steps on, where there is a compiler.
-        settings: those of the optimizer: num_data, eta, temperature, weight_decay, momentum,
-            guide_update, …
+        settings: those of the optimizer: eta, temperature, weight_decay, momentum, guide_update, …,
+            and num_data, which is the number of rows where there are data.
+
+    Raises:
+        NonFiniteError: a chain diverged; the message names the chain and the step.
 
     >>> draws = run(lambda t: t.square().sum() / 2, torch.zeros(3), steps=40, lr=0.1, chains=5,
     ...             num_data=1, eta=0.5, seed=0, thin=2)
     >>> draws.theta.shape, draws.guide.shape
     (torch.Size([5, 20, 3]), torch.Size([5, 20, 3]))
     """
-    check_choice("sampler", sampler, ("emcmc", "sgld", "sghmc"))
+    check_choice("sampler", sampler, tuple(SAMPLERS))
     check_choice("compile", compile, (True, False, "auto"))
     check_count("thin", thin)
     check_count("burn_in", burn_in, least=0)
     if check_count("steps", steps) <= burn_in:
         raise ConfigError(f"steps must be more than burn_in={burn_in}, got steps={steps}")
+    parts = check_data(data)
+    settings = check_settings(SAMPLERS[sampler], settings, parts)
     settings |= {"lr": lr, "seed": noise.check_seed(seed)}
-    layout, flat = _start(energy, init, chains)
-    problem = Problem(_functional(energy, loss), layout, tuple(data), _row_count(data, batch_size))
+    layout, flat = starting_states(energy, init, chains)
+    problem = Problem(_functional(energy, loss), layout, parts, rows_per_step(parts, batch_size))
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
     use = wanted and fused.available(device_type)
@@ -110,20 +124,19 @@ def _sample(
         Source(problem, flat, method, UNROLL, use_compiler, counters, group) for group in groups
     ]
     states = [[v[group].clone() for v in variables] for group in groups]
-    advance: Call | None = None
+    advance = Advance(problem, method, use_compiler)
     for start in range(0, steps, LONGEST):
         count = min(LONGEST, steps - start)
         if use_compiler:  # a shorter call would be compiled anew; what is past the end is dropped
             count = -(-count // UNROLL) * UNROLL
         keys = Keys.of(method.seed, start, count, flat.device)
         for i, group in enumerate(groups):
-            own = [draw[group] for draw in draws]
-            for first, drawn in sources[i].calls(keys, count):
-                arguments = [*drawn, *problem.data, *states[i]]
-                advance = advance or _advance(problem, method, arguments, use_compiler)
-                moved = advance(arguments)
-                states[i], trace = list(moved[: len(variables)]), moved[len(variables) :]
-                _keep(own, trace, kept, start + first)
+            keep = functools.partial(_keep, [draw[group] for draw in draws], kept)
+            for first, calls in sources[i].blocks(keys, count):
+                replay = functools.partial(advance.block, calls, states[i], start + first)
+                states[i] = replay(keep)
+                if not all_finite(states[i]):
+                    report_divergence(replay, group.start, steps, settings["lr"])
     guide = problem.layout.tree(draws[1]) if sampler == "emcmc" else None
     return Chains(problem.layout.tree(draws[0]), guide)
 
@@ -146,7 +159,7 @@ def _groups(problem: Problem, flat: Tensor, use_compiler: bool) -> list[slice]:
     ]
 
 
-def _keep(draws: list[Tensor], trace: Sequence[Tensor], kept: range, start: int) -> None:
+def _keep(draws: list[Tensor], kept: range, start: int, trace: Trace) -> None:
     """Copy the states that are kept from a trace (chain, step, element) that begins at `start`."""
     first = max(0, -(-(start - kept.start) // kept.step))
     if first >= len(kept):
@@ -154,6 +167,34 @@ def _keep(draws: list[Tensor], trace: Sequence[Tensor], kept: range, start: int)
     for draw, states in zip(draws, trace, strict=False):
         chosen = states[:, kept[first] - start :: kept.step][:, : len(kept) - first]
         draw[:, first : first + chosen.shape[1]] = chosen
+
+
+class Advance:
+    """Several steps of a group of chains in one call, which is compiled at the first if asked for.
+
+    All groups have the same shapes, so one compilation serves them.
+    """
+
+    def __init__(self, problem: Problem, method: Method, use_compiler: bool) -> None:
+        self._problem, self._method, self._use_compiler = problem, method, use_compiler
+        self._call: Call | None = None
+
+    def block(
+        self,
+        calls: Sequence[Sequence[Tensor]],
+        state: list[Tensor],
+        start: int,
+        show: Callable[[int, Trace], None],
+    ) -> list[Tensor]:
+        """The state after calls that begin at step `start`; `show` sees the trace of each."""
+        for k, drawn in enumerate(calls):
+            arguments = [*drawn, *self._problem.data, *state]
+            if self._call is None:
+                self._call = _advance(self._problem, self._method, arguments, self._use_compiler)
+            moved = self._call(arguments)
+            show(start + k * UNROLL, moved[len(state) :])
+            state = list(moved[: len(state)])
+        return state
 
 
 def _advance(problem: Problem, method: Method, arguments: list[Tensor], use_compiler: bool) -> Call:
@@ -195,8 +236,7 @@ _compiled: dict[tuple[Any, ...], Call] = {}
 
 def _method(sampler: str, settings: dict[str, Any]) -> Method:
     """Rule and coefficients, after the checks of the optimizer of the same name."""
-    kinds: dict[str, type[Sampler]] = {"emcmc": EntropyMCMC, "sgld": SGLD, "sghmc": SGHMC}
-    optimizer: Any = kinds[sampler]
+    optimizer: Any = SAMPLERS[sampler]
     group = optimizer([nn.Parameter(torch.zeros(1))], **settings).param_groups[0]
     s = scales(group)
     if sampler == "emcmc":
@@ -218,22 +258,6 @@ def _variables(sampler: str, settings: dict[str, Any], flat: Tensor) -> list[Ten
     return [flat, flat.clone(), *(torch.zeros_like(flat) for _ in range(velocities))]
 
 
-def _start(energy: Any, init: Tree | None, chains: int | None) -> tuple[Layout, Tensor]:
-    """Layout and rows of the starting states."""
-    if init is None:
-        if not isinstance(energy, nn.Module):
-            raise ConfigError("init must be a tensor or a dict of tensors, got init=None")
-        init = {name: value.detach() for name, value in energy.named_parameters()}
-        chains = 1 if chains is None else chains
-    values = list(init.values()) if isinstance(init, Mapping) else [init]
-    if chains is not None:
-        count = check_count("chains", chains)
-        values = [v.detach().expand(count, *v.shape) for v in values]
-    names = tuple(init) if isinstance(init, Mapping) else ()
-    layout = Layout(names, tuple(v.shape[1:] for v in values))
-    return layout, torch.cat([v.reshape(v.shape[0], -1) for v in values], dim=1)
-
-
 @functools.lru_cache(maxsize=REMEMBERED)
 def _functional(energy: Any, loss: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
     if not isinstance(energy, nn.Module):
@@ -246,12 +270,3 @@ def _functional(energy: Any, loss: Callable[..., Tensor] | None) -> Callable[...
         return loss(functional_call(energy, theta, (x,)), *targets)
 
     return mean_loss
-
-
-def _row_count(data: Sequence[Tensor], batch_size: int | None) -> int:
-    if batch_size is None:
-        return 0
-    if not data or len({len(part) for part in data}) != 1:
-        sizes = [len(part) for part in data]
-        raise ConfigError(f"batch_size needs data of equal first dimensions, got sizes {sizes}")
-    return check_count("batch_size", batch_size)

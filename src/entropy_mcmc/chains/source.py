@@ -59,12 +59,12 @@ class Source:
         steps = min(LONGEST, BLOCK // max(self.x1.numel(), 1))
         self.unroll, self.block = unroll, max(unroll, steps // unroll * unroll)
 
-    def calls(self, keys: Keys, count: int) -> Iterator[tuple[int, list[Tensor]]]:
-        """What each call of `unroll` steps takes, with the number of its first step."""
+    def blocks(self, keys: Keys, count: int) -> Iterator[tuple[int, list[list[Tensor]]]]:
+        """What the calls of a block take, `unroll` steps each, with the block's first step."""
         for start in range(0, count, self.block):
             drawn = self.draw(keys, slice(start, min(start + self.block, count)))
-            for k in range(0, len(drawn[0]), self.unroll):
-                yield start + k, [part[k : k + self.unroll] for part in drawn]
+            starts = range(0, len(drawn[0]), self.unroll)
+            yield start, [[part[k : k + self.unroll] for part in drawn] for k in starts]
 
     def draw(self, keys: Keys, steps: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Two normals per (step, chain, element), and rows per (step, chain, row).

@@ -1,0 +1,47 @@
+"""Chains that became NaN or infinite: noticed once a block of steps, then named by a second run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.errors import NonFiniteError
+
+Trace = Sequence[Tensor]  # variables after every step of a call, (chain, step, element)
+Replay = Callable[[Callable[[int, Trace], None]], Sequence[Tensor]]
+
+
+def all_finite(state: Sequence[Tensor]) -> bool:
+    """Whether every number is; the only place that waits for the device.
+
+    A number that is not finite never becomes finite again, so one look after many steps is enough.
+    """
+    return all(bool(value.isfinite().all()) for value in state)
+
+
+def report_divergence(replay: Replay, first_chain: int, steps: int, lr: float) -> None:
+    """Raise for the first step, before `steps`, after which a chain of a block is not finite.
+
+    `replay(look)` runs the block again and shows `look(step, trace)` every call of it.
+    """
+    found: list[tuple[int, int]] = []
+
+    def look(step: int, trace: Trace) -> None:
+        if not found:
+            bad = torch.stack([~part.isfinite().all(dim=-1) for part in trace]).any(dim=0)
+            places = [(step + int(k), int(chain)) for chain, k in bad.nonzero()]
+            found.extend(sorted(places)[:1])
+
+    end = replay(look)
+    if not found:  # what the trace does not hold, velocities for example
+        chains = torch.stack([~part.isfinite().all(dim=-1) for part in end]).any(dim=0)
+        found.append((steps - 1, int(chains.nonzero()[0])))
+    step, chain = found[0]
+    if step >= steps:
+        return  # in steps that a compiled call makes past the end, and that are dropped
+    raise NonFiniteError(
+        f"chain {first_chain + chain} became NaN or infinite at step {step}; use a smaller lr, got "
+        f"lr={lr}, or look for NaN in the data and for log(0) in the energy"
+    )
