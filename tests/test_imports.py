@@ -83,6 +83,12 @@ def test_import_brings_no_heavy_package():
     assert not heavy & set(out.stdout.split())
 
 
+def test_chains_are_reached_after_a_plain_import():
+    script = "import entropy_mcmc; print(entropy_mcmc.chains.run.__name__)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["run"]
+
+
 def test_public_names_are_there():
     for name in entropy_mcmc.__all__:
         assert getattr(entropy_mcmc, name) is not None

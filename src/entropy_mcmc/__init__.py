@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entropy_mcmc import diagnostics, flatness, metrics, schedules, theory
+    from entropy_mcmc import chains, diagnostics, flatness, metrics, schedules, theory
     from entropy_mcmc.posterior import Posterior
     from entropy_mcmc.run.api import sample
     from entropy_mcmc.samplers import (
@@ -32,6 +32,7 @@ __all__ = [
     "EntropySGD",
     "EntropySGLD",
     "Posterior",
+    "chains",
     "diagnostics",
     "flatness",
     "metrics",
