@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.diagnostics import Thermometer
-from entropy_mcmc.errors import NonFiniteError
+from entropy_mcmc.errors import DamagedFileError, NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run import checkpoint as checkpoints
@@ -255,18 +256,36 @@ class Chain:
             numbers["thermometer"] = self.thermometer.state_dict()
         if self.context.fabric.is_global_zero:
             self.context.journal.sync()
-            state = checkpoints.Checkpoint(self.step, tensors, numbers)
+            known = checkpoints.stored(self.context.folder, self.number)
+            state = checkpoints.Checkpoint(self.step, tensors, numbers, known)
             checkpoints.save(self.context.checkpoints(self.number), state)
         self.context.fabric.barrier()
 
     def restore(self) -> None:
         """Go to the newest checkpoint, if there is one."""
-        found = checkpoints.load(self.context.checkpoints(self.number))
-        if found is None:
+        folder = self.context.checkpoints(self.number)
+        saved = checkpoints.load(folder)
+        if saved is None:
             return
-        numbers = found.numbers
-        self.average = unpack(found.tensors, numbers["groups"], self.context.model, self.sampler)
-        self.step, self.averaged = found.step, numbers["averaged"]
+        checkpoints.check_stored(self.context.folder, self.number, saved.stored)
+        if not saved.verified and self.context.fabric.is_global_zero:
+            print(
+                f"{folder}: the checkpoint of step {saved.step} has no checksum, as older versions "
+                "wrote it; it is used unverified",
+                file=sys.stderr,
+            )
+        try:
+            self._load(saved)
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise DamagedFileError(
+                f"the checkpoint of step {saved.step} in {folder} does not fit this run "
+                f"({error!r:.200}); restore it from a copy, or start in a new run folder"
+            ) from error
+
+    def _load(self, saved: checkpoints.Checkpoint) -> None:
+        numbers = saved.numbers
+        self.average = unpack(saved.tensors, numbers["groups"], self.context.model, self.sampler)
+        self.step, self.averaged = saved.step, numbers["averaged"]
         self.loss_sum = torch.tensor(numbers["loss_sum"], dtype=torch.float64)
         self.loss_count = numbers["loss_count"]
         # Older checkpoints do not count them.

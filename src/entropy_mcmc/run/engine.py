@@ -15,7 +15,7 @@ from entropy_mcmc.errors import ConfigError, EntropyMCMCError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
-from entropy_mcmc.run.checkpoint import explained, newest_step
+from entropy_mcmc.run.checkpoint import check_stored, explained, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import (
     cast,
@@ -214,6 +214,9 @@ def _context(
 
 def open_posterior(folder: Path, config: RunConfig, problem: Problem, model: Any) -> Posterior:
     """The run's posterior, to collect into."""
+    for number in range(config.chains or 1):
+        if newest_step(folder / "checkpoint" / f"chain-{number}"):
+            check_stored(folder, number, None)
     if (folder / "samples").exists():
         return Posterior.open(folder, model, append=True, output=problem.output)
     return Posterior.create(folder, model, problem.likelihood, problem.output, roles=_roles(config))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, StateError
-from entropy_mcmc.posterior.files import TEMPORARY, WriterLock, atomic
+from entropy_mcmc.posterior.files import WriterLock, atomic, is_temporary
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
 from entropy_mcmc.run.config_file import NAME, dump, read_config
@@ -78,9 +78,15 @@ def lock(folder: Path) -> WriterLock:
                 f"{folder} is used by another process; wait for it to end, or choose another "
                 "run folder with --run_dir"
             ) from error
-        for left in folder.glob(f"{TEMPORARY}*"):  # by a killed process
-            left.unlink(missing_ok=True)
+        remove_leftovers(folder)
         return held
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the half-written files of killed processes; the store removes its own."""
+    for place in (folder, *folder.glob("checkpoint/chain-*")):
+        for path in [path for path in place.iterdir() if is_temporary(path.name)]:
+            path.unlink(missing_ok=True)
 
 
 def read(folder: Path) -> Record | None:
