@@ -16,6 +16,7 @@ ALLOWED = {
     "errors": set(),
     "noise": {"errors"},
     "schedules": {"errors"},
+    "recipes": {"errors"},
     "samplers": {"errors", "noise"},
     "posterior": {"errors"},
     "_metric_inputs": {"errors"},

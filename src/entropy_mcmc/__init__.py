@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entropy_mcmc import chains, diagnostics, flatness, metrics, schedules, theory
+    from entropy_mcmc import chains, diagnostics, flatness, metrics, recipes, schedules, theory
     from entropy_mcmc.posterior import Posterior
     from entropy_mcmc.run.api import sample
     from entropy_mcmc.samplers import (
@@ -36,6 +36,7 @@ __all__ = [
     "diagnostics",
     "flatness",
     "metrics",
+    "recipes",
     "sample",
     "schedules",
     "theory",

@@ -1,0 +1,327 @@
+"""Recipes: (model, N, batch size, budget in passes, start) → complete settings, with reasons.
+
+Pure functions. Each returns a frozen `Recipe` whose `str` is a table of values and reasons; every
+value can be overridden. The values come from the development tasks of `docs/comparison.md`.
+
+>>> import torch
+>>> print(from_scratch(torch.nn.Linear(50, 2), num_data=1000, batch_size=50, passes=40))
+recipe "from scratch": EMCMC, 40 passes over 1000 examples, gradients of 50
+lr              0.1         twice SGD's 0.05: the pair (θ, θ_a) has twice the mass
+momentum        0.9         without it the coupled pair learns at a twentieth of SGD's speed
+prior_variance  0.4         20 over the mean fan-in of 50, whatever N; weight decay 0.0025
+temperature     0.02        warm enough to move, cold enough to predict well
+eta             0.016       horizon ηN/lr of 160 steps (16 with momentum), a fifth of the run
+steps           800         40 passes, one cosine for each chain
+chains          1           one long chain; several give more where a part of the budget fits
+burn_in         0.5         noise in the second half, while lr still moves θ
+samples         8           evenly spaced over the noisy half; one forward pass each
+roles           theta       the guide carries √(ηT) of noise: θ predicts better
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from entropy_mcmc.errors import ConfigError, check_count, check_positive
+
+__all__ = ["Recipe", "adapters", "from_scratch", "from_trained", "mean_fan_in", "short_chains"]
+
+SGD_LR = 0.05  # with momentum 0.9, for the mean loss
+FAN_IN_VARIANCE = 20.0  # prior variance × mean fan-in
+HORIZON = 0.2  # ηN/lr as a part of a chain's steps
+LEAST_HORIZON = 4.0  # steps; below 2 the pair oscillates
+LEAST_STEPS = 100  # of a chain; with fewer the cosine has no time to learn
+TUNED_LR = 0.02  # SGD's, where a trained network must keep its basin
+
+
+class Model(Protocol):
+    """Anything with parameters, such as a `torch.nn.Module`."""
+
+    def parameters(self) -> Iterable[Tensor]:
+        """Tensors to sample."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a run of EMCMC, and why each value was chosen.
+
+    Attributes:
+        name: Of the recipe.
+        num_data: N.
+        batch_size: Examples of one gradient.
+        passes: Budget over all chains, in passes over the data.
+        lr: Peak learning rate for the mean loss; it falls to 0 along one cosine.
+        momentum: μ.
+        prior_variance: Of every weight.
+        temperature: T.
+        eta: η.
+        steps: Of each chain.
+        chains: Independent chains; each has its share of the passes.
+        burn_in: Part of a chain without noise and samples.
+        samples: Kept of each chain.
+        roles: Which variable is kept: "theta", "guide" or "both".
+        unit: Energy of one unit of the mean loss: the noise variance for a plain squared loss.
+        reasons: By name of the value.
+    """
+
+    name: str
+    num_data: int
+    batch_size: int
+    passes: float
+    lr: float
+    momentum: float
+    prior_variance: float
+    temperature: float
+    eta: float
+    steps: int
+    chains: int
+    burn_in: float
+    samples: int
+    roles: str = "theta"
+    unit: float = 1.0
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weight_decay(self) -> float:
+        """λ = 1/(N·variance)."""
+        return weight_decay(self.prior_variance, self.num_data) * self.unit
+
+    @property
+    def horizon(self) -> float:
+        """ηN/lr at peak lr, in steps; momentum shortens it to (1−μ) of that."""
+        return self.eta * self.num_data / self.lr
+
+    def sampler_options(self) -> dict[str, Any]:
+        """Arguments of `EntropyMCMC` after the parameters."""
+        return {
+            "lr": self.lr,
+            "num_data": self.num_data,
+            "eta": self.eta,
+            "temperature": self.temperature * self.unit,
+            "weight_decay": self.weight_decay,
+            "momentum": self.momentum,
+        }
+
+    def schedule_options(self) -> dict[str, Any]:
+        """Arguments of `schedules.Cyclical` after the sampler, for one chain."""
+        return {
+            "total_steps": self.steps,
+            "cycles": 1,
+            "burn_in": self.burn_in,
+            "samples_per_cycle": self.samples,
+        }
+
+    def override(self, **values: Any) -> Recipe:
+        """The recipe with values of your own; a new lr keeps the horizon in steps.
+
+        >>> import torch
+        >>> net = torch.nn.Linear(2, 2)
+        >>> from_scratch(net, 100, 10, passes=40).override(temperature=1.0).reasons["temperature"]
+        'given'
+        """
+        unknown = sorted(set(values) - set(SHOWN))
+        if unknown:
+            raise ConfigError(f"override knows {', '.join(SHOWN)}, got {unknown[0]!r}")
+        if "lr" in values and "eta" not in values:
+            rate = check_positive("lr", values["lr"])
+            values["eta"] = eta_of(self.horizon, rate, self.num_data)
+        given = dict.fromkeys(values, "given")
+        return replace(self, **values, reasons={**self.reasons, **given})
+
+    def __str__(self) -> str:
+        head = (
+            f'recipe "{self.name}": EMCMC, {self.passes:g} passes over {self.num_data} examples, '
+            f"gradients of {self.batch_size}"
+        )
+        rows = [
+            f"{name:<16}{_shown(getattr(self, name)):<12}{self.reasons.get(name, '')}".rstrip()
+            for name in SHOWN
+        ]
+        return "\n".join([head, *rows])
+
+
+SHOWN = tuple(
+    entry.name
+    for entry in fields(Recipe)
+    if entry.name not in ("name", "num_data", "batch_size", "passes", "unit", "reasons")
+)
+
+
+def from_scratch(
+    model: Model,
+    num_data: int,
+    batch_size: int,
+    passes: float,
+    *,
+    chains: int = 1,
+    unit: float = 1.0,
+) -> Recipe:
+    """Settings for an untrained network: one cosine from twice SGD's lr, noise in its second half.
+
+    Args:
+        model: The network, for the fan-in of its layers.
+        num_data: N, the number of training examples.
+        batch_size: Examples of one gradient.
+        passes: Gradient budget over all chains, in passes over the data.
+        chains: Independent chains that share the budget.
+        unit: 1 for a likelihood; the noise variance for half the squared error.
+    """
+    steps = steps_of(num_data, batch_size, passes, chains)
+    lr, momentum = 2 * SGD_LR, 0.9
+    horizon = max(LEAST_HORIZON, HORIZON * steps)
+    variance, reason = prior(model, num_data, unit)
+    samples = min(8 if chains == 1 else 4, steps - -(-steps // 2))
+    one = "one long chain; several give more where a part of the budget fits"
+    reasons = {
+        "lr": f"twice SGD's {SGD_LR:g}: the pair (θ, θ_a) has twice the mass",
+        "momentum": "without it the coupled pair learns at a twentieth of SGD's speed",
+        "prior_variance": reason,
+        "temperature": "warm enough to move, cold enough to predict well",
+        "eta": _horizon_reason(horizon, momentum, "a fifth of the run"),
+        "steps": f"{passes / chains:g} passes, one cosine for each chain",
+        "chains": one if chains == 1 else "independent networks: best for OOD",
+        "burn_in": "noise in the second half, while lr still moves θ",
+        "samples": "evenly spaced over the noisy half; one forward pass each",
+        "roles": "the guide carries √(ηT) of noise: θ predicts better",
+    }
+    return Recipe(
+        "from scratch" if chains == 1 else "short chains",
+        num_data,
+        batch_size,
+        passes,
+        lr=lr,
+        momentum=momentum,
+        prior_variance=variance,
+        temperature=0.02,
+        eta=eta_of(horizon, lr, num_data),
+        steps=steps,
+        chains=chains,
+        burn_in=0.5,
+        samples=samples,
+        unit=check_positive("unit", unit),
+        reasons=reasons,
+    )
+
+
+def short_chains(
+    model: Model,
+    num_data: int,
+    batch_size: int,
+    passes: float,
+    *,
+    chains: int | None = None,
+    unit: float = 1.0,
+) -> Recipe:
+    """Settings for independent chains that share the budget: four, or fewer if it is short."""
+    if chains is None:
+        longest = int(passes * num_data // batch_size)
+        chains = max(1, min(4, longest // LEAST_STEPS))
+    return from_scratch(model, num_data, batch_size, passes, chains=chains, unit=unit)
+
+
+def from_trained(
+    model: Model,
+    num_data: int,
+    batch_size: int,
+    passes: float,
+    *,
+    chains: int = 1,
+    unit: float = 1.0,
+) -> Recipe:
+    """Settings for a network trained by SGD, Adam or AdamW: it stays in its basin, and moves."""
+    base = from_scratch(model, num_data, batch_size, passes, chains=chains, unit=unit)
+    lr = 2 * TUNED_LR
+    reasons = {
+        **base.reasons,
+        "lr": f"twice {TUNED_LR:g}, less than from scratch: the network keeps its basin",
+        "burn_in": "a quarter settles under the prior; then noise",
+    }
+    return replace(
+        base,
+        name="from a trained network",
+        lr=lr,
+        eta=eta_of(base.horizon, lr, num_data),
+        burn_in=0.25,
+        reasons=reasons,
+    )
+
+
+def adapters(
+    model: Model, num_data: int, batch_size: int, passes: float, *, unit: float = 1.0
+) -> Recipe:
+    """Settings for adapters (LoRA) on a frozen network; pass the module of trainable parameters.
+
+    Not measured in the tournament: the settings of a trained network, with a prior of variance 1
+    or less, since an adapter starts at 0 and its matrices are thin.
+    """
+    base = from_trained(model, num_data, batch_size, passes, unit=unit)
+    variance = min(1.0, base.prior_variance)
+    decay = weight_decay(variance, num_data) * unit
+    reasons = {
+        **base.reasons,
+        "prior_variance": f"at most 1: adapters start at 0; weight decay {decay:.2g}",
+    }
+    return replace(base, name="adapters", prior_variance=variance, reasons=reasons)
+
+
+def prior(model: Model, num_data: int, unit: float = 1.0) -> tuple[float, str]:
+    """Prior variance of every weight from the mean fan-in, and the reason in words."""
+    fan_in = mean_fan_in(model)
+    variance = float(f"{FAN_IN_VARIANCE / fan_in:.3g}")
+    decay = weight_decay(variance, num_data) * unit
+    return variance, (
+        f"{FAN_IN_VARIANCE:g} over the mean fan-in of {fan_in:.3g}, whatever N; "
+        f"weight decay {decay:.2g}"
+    )
+
+
+def mean_fan_in(model: Model) -> float:
+    """Inputs of a unit, averaged over all weights; biases and scales of norms do not count.
+
+    >>> import torch
+    >>> mean_fan_in(torch.nn.Conv2d(16, 32, 3))
+    144.0
+    """
+    weights = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
+    total = sum(p.numel() for p in weights)
+    if not total:
+        return FAN_IN_VARIANCE
+    return sum(p.numel() * (p.numel() / p.shape[0]) for p in weights) / total
+
+
+def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
+    """Steps of each chain that the budget pays for."""
+    check_count("num_data", num_data)
+    check_count("batch_size", batch_size)
+    check_positive("passes", passes)
+    steps = int(passes * num_data // (batch_size * check_count("chains", chains)))
+    if steps < 2:
+        raise ConfigError(
+            f"passes={passes:g} over num_data={num_data} pay for {steps} steps of batch_size="
+            f"{batch_size} in each of {chains} chains, and 2 are needed; use more passes"
+        )
+    return steps
+
+
+def weight_decay(variance: float, num_data: int) -> float:
+    """λ = 1/(N·variance)."""
+    return 1.0 / (num_data * check_positive("prior_variance", variance))
+
+
+def eta_of(horizon: float, lr: float, num_data: int) -> float:
+    """η whose guide averages over `horizon` = ηN/lr steps."""
+    return horizon * lr / num_data
+
+
+def _horizon_reason(horizon: float, momentum: float, part: str) -> str:
+    short = horizon * (1 - momentum)
+    return f"horizon ηN/lr of {horizon:.3g} steps ({short:.2g} with momentum), {part}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

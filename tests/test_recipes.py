@@ -1,0 +1,128 @@
+"""Recipes: complete, explained, and accepted by the samplers they are for."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from entropy_mcmc import EntropyMCMC, models, schedules
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.recipes import (
+    FAN_IN_VARIANCE,
+    SHOWN,
+    adapters,
+    from_scratch,
+    from_trained,
+    mean_fan_in,
+    short_chains,
+)
+
+RECIPES = (from_scratch, from_trained, short_chains, adapters)
+
+
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 2))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)
+def test_every_value_has_a_reason(recipe):
+    made = recipe(network(), 1000, 50, passes=40)
+    assert all(made.reasons[name] for name in SHOWN)
+    assert all(name in str(made) for name in SHOWN)
+    assert len(str(made).splitlines()) == 1 + len(SHOWN)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)
+def test_sampler_and_schedule_accept_it(recipe):
+    model = network()
+    made = recipe(model, 1000, 50, passes=8)
+    sampler = EntropyMCMC(model.parameters(), **made.sampler_options(), seed=0)
+    cycle = schedules.Cyclical(sampler, **made.schedule_options())
+    due = sum(cycle.is_due(step) for step in range(made.steps))
+    assert due == made.samples
+    assert not cycle.is_noisy(math.ceil(made.burn_in * made.steps) - 1)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4])
+def test_chains_share_the_budget(chains):
+    made = from_scratch(network(), 1000, 50, passes=40, chains=chains)
+    assert chains * made.steps * 50 <= 40 * 1000
+    assert chains * (made.steps + 1) * 50 > 40 * 1000
+
+
+def test_the_prior_does_not_depend_on_n():
+    small, large = (from_scratch(network(), n, 50, passes=40) for n in (1000, 50_000))
+    assert small.prior_variance == large.prior_variance
+    assert small.weight_decay == pytest.approx(50 * large.weight_decay)
+
+
+def test_the_prior_of_a_resnet_is_the_paper_s():
+    # λ = 5e-4 at N = 50,000 is a variance of 0.04.
+    made = from_scratch(models.resnet8(), 3000, 128, passes=48)
+    assert made.prior_variance == pytest.approx(0.04, rel=0.25)
+
+
+def test_fan_in_is_weighted_by_weights_and_ignores_norms():
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)
+    )
+    assert mean_fan_in(model) == pytest.approx((12 * 4 + 3 * 3) / 15)
+    assert mean_fan_in(torch.nn.BatchNorm1d(3)) == FAN_IN_VARIANCE
+
+
+def test_frozen_weights_do_not_count():
+    model = torch.nn.Sequential(torch.nn.Linear(100, 100), torch.nn.Linear(4, 3))
+    model[0].requires_grad_(False)
+    assert mean_fan_in(model) == 4.0
+
+
+def test_regression_scales_temperature_and_prior_alike():
+    plain, values = (from_scratch(network(), 1000, 50, 40, unit=u) for u in (1.0, 0.1))
+    for name in ("temperature", "weight_decay"):
+        scaled, usual = values.sampler_options()[name], plain.sampler_options()[name]
+        assert scaled == pytest.approx(0.1 * usual)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)
+def test_the_thermometer_has_time(recipe):
+    """Σ 2·lr/((1−μ)ηN) over the noisy part is at least 3: the distance θ − θ_a relaxes."""
+    made = recipe(network(), 1000, 50, passes=40)
+    first = math.ceil(made.burn_in * made.steps)
+    path = sum((1 + math.cos(math.pi * s / made.steps)) / 2 for s in range(first, made.steps))
+    assert 2 * path / ((1 - made.momentum) * made.horizon) >= 3
+
+
+def test_a_new_lr_keeps_the_horizon():
+    made = from_scratch(network(), 1000, 50, passes=40)
+    changed = made.override(lr=0.3)
+    assert changed.horizon == pytest.approx(made.horizon)
+    assert changed.reasons["lr"] == changed.reasons["eta"] == "given"
+
+
+def test_overrides_are_checked():
+    made = from_scratch(network(), 1000, 50, passes=40)
+    with pytest.raises(ConfigError, match="'learning_rate'"):
+        made.override(learning_rate=0.1)
+    with pytest.raises(ConfigError, match="lr"):
+        made.override(lr=-1.0)
+
+
+def test_short_budgets_have_fewer_chains():
+    assert short_chains(network(), 1000, 50, passes=40).chains == 4
+    assert short_chains(network(), 1000, 50, passes=12).chains == 2
+    assert short_chains(network(), 1000, 50, passes=2).chains == 1
+
+
+def test_a_budget_of_no_steps_is_refused():
+    with pytest.raises(ConfigError, match="use more passes"):
+        from_scratch(network(), 100, 100, passes=1)
+    with pytest.raises(ConfigError, match="num_data"):
+        from_scratch(network(), 0, 10, passes=1)
+
+
+def test_recipes_are_values():
+    made = from_scratch(network(), 1000, 50, passes=40)
+    assert made == from_scratch(network(), 1000, 50, passes=40)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.lr = 1.0
