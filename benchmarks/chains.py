@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains
-from entropy_mcmc.chains import codegen, sampling, source
+from entropy_mcmc.chains import compilation, noise_and_batches, sampling, steps
 from entropy_mcmc.samplers.codegen import quiet_compiler
 
 ROWS, WEIGHTS, BATCH, LR = 12_000, 784, 64, 0.01
@@ -54,7 +54,7 @@ def floor(x: torch.Tensor, number: int, steps: int) -> Callable[[], object]:
         return [(x[rows] * theta).sum(-1)]
 
     with torch.no_grad(), quiet_compiler():
-        call = codegen.compiled(read, [rows[0], x, theta], direct=True)
+        call = compilation.compiled(read, [rows[0], x, theta], direct=True)
     return lambda: [call([part, x, theta]) for part in rows]
 
 
@@ -99,11 +99,12 @@ def profile(run: Callable[[], object], chain_steps: int) -> dict[str, float]:
 
         return call
 
-    made = sampling._advance
+    made = steps.make_call
+    inputs = noise_and_batches.NoiseAndBatches
     with (
-        patch.object(source.Source, "draw", timed("draws", source.Source.draw)),
+        patch.object(inputs, "draw", timed("draws", inputs.draw)),
         patch.object(sampling, "_keep", timed("keeping", sampling._keep)),
-        patch.object(sampling, "_advance", lambda *given: timed("kernel", made(*given))),
+        patch.object(steps, "make_call", lambda *given: timed("kernel", made(*given))),
     ):
         start = time.perf_counter()
         run()

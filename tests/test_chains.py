@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains, noise
-from entropy_mcmc.chains import codegen, sampling, source
-from entropy_mcmc.chains.parts import Layout, Problem
+from entropy_mcmc.chains import compilation, noise_and_batches, sampling
+from entropy_mcmc.chains.energy import Energy
+from entropy_mcmc.chains.layout import Layout
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
 
@@ -92,15 +93,15 @@ def test_every_chain_equals_a_naive_loop_with_mini_batches():
         torch.testing.assert_close(draws.theta[chain], naive_sgld(x, 6, chain, 21, 4))
 
 
-@pytest.mark.parametrize("version", [codegen.KNOWN_TORCH, "another version"])
+@pytest.mark.parametrize("version", [compilation.KNOWN_TORCH, "another version"])
 def test_compiled_chains_are_the_eager_ones(monkeypatch, version):
     """Two groups, of which the second overlaps, and a last call that runs past the end.
 
     In a version of torch that we do not know, the kernel is called through `torch.compile`.
     """
-    monkeypatch.setattr(codegen, "KNOWN_TORCH", version)
+    monkeypatch.setattr(compilation, "KNOWN_TORCH", version)
     monkeypatch.setattr(sampling, "UNROLL", 4)  # compiles in a quarter of the time
-    monkeypatch.setattr(source, "LONGEST", 8)  # three sets of keys
+    monkeypatch.setattr(noise_and_batches, "LONGEST", 8)  # three sets of keys
     monkeypatch.setattr(sampling, "LONGEST", 8)
     monkeypatch.setattr(sampling, "CACHE", 2 * 8 * 12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -127,7 +128,7 @@ def test_what_the_energy_closes_over_may_change(monkeypatch, kind):
     def energy(theta):
         return (theta - centre).square().sum()
 
-    assert (codegen.constants(energy) is None) == (kind == "tensor")
+    assert (compilation.constants(energy) is None) == (kind == "tensor")
 
     common = {"steps": 6, "lr": 0.2, "num_data": 1, "eta": 0.5, "chains": 2, "seed": 3}
     for value in (0.0, 5.0):
@@ -352,7 +353,7 @@ def test_a_chain_that_diverges_is_named(settings, use, monkeypatch):
 
 def test_the_last_chain_of_the_last_block_is_looked_at(monkeypatch):
     """NaN in one row of the data, seen by the chain whose batch holds it."""
-    monkeypatch.setattr(source, "BLOCK", 40)
+    monkeypatch.setattr(noise_and_batches, "BLOCK", 40)
     x = torch.zeros(50, 2)
     x[7] = float("nan")
     call = {**QUICK, "steps": 100, "num_data": 50, "batch_size": 1, "chains": 3, "compile": False}
@@ -396,11 +397,11 @@ def test_groups_cover_all_chains_with_one_size(number, monkeypatch):
     """At two chains a group: 5 chains are three groups, of which the last overlaps."""
     monkeypatch.setattr(sampling, "CACHE", 2 * 4 * 12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    problem = Problem(torch.sum, Layout((), (torch.Size([3]),)), (torch.zeros(9, 3),), 4)
-    groups = sampling._groups(problem, torch.zeros(number, 3), True)
+    energy = Energy(torch.sum, Layout((), (torch.Size([3]),)), (torch.zeros(9, 3),), 4)
+    groups = sampling._groups(energy, torch.zeros(number, 3), True)
     assert {g.stop - g.start for g in groups} == {min(number, 2)}
     assert {c for g in groups for c in range(number)[g]} == set(range(number))
-    assert sampling._groups(problem, torch.zeros(number, 3), False) == [slice(0, number)]
+    assert sampling._groups(energy, torch.zeros(number, 3), False) == [slice(0, number)]
 
 
 def test_grouped_chains_are_the_chains_of_one_group(monkeypatch):

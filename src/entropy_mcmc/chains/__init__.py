@@ -9,7 +9,7 @@ the optimizer of the same seed. Mini-batches are drawn with replacement, each ch
 stream 255 at (chain, position in the batch).
 """
 
-from entropy_mcmc.chains.parts import Chains
+from entropy_mcmc.chains.draws import Chains
 from entropy_mcmc.chains.sampling import run
 
 __all__ = ["Chains", "run"]

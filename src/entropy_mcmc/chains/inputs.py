@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entropy_mcmc.chains.parts import Layout
+from entropy_mcmc.chains.layout import Layout
 from entropy_mcmc.errors import ConfigError, check_count
 
 NOT_SETTINGS = ("self", "params", "fused", "check_every")  # of an optimizer, not of chains

@@ -1,4 +1,4 @@
-"""How inductor is asked to write the kernels of a few chains, for the CPU, and how they are called.
+"""Compilation of the steps of a few chains by inductor, for the CPU, and the call of its kernels.
 
 Rows are gathered inside both products of a step, x[rows] · θ and x[rows]ᵀ · s: nothing is copied,
 and the second product finds the rows in the cache. For the second, inductor would run its vectors
@@ -100,11 +100,11 @@ def vectors_along_rows() -> Iterator[None]:
     select: Any = TilingSelect._select_tiling_indices
 
     def along_rows(self: Any, functions: Any, sizes: Any, factor: int) -> Any:
-        chosen = select(self, functions, sizes, factor)
+        loops = select(self, functions, sizes, factor)
         outer = len(max(sizes, key=lambda pair: len(pair[1]))[0])
-        if len(chosen) != 1 or chosen[0] < outer:
-            return chosen
-        return _contiguous_in_a_gather(functions, sizes, outer) or chosen
+        if len(loops) != 1 or loops[0] < outer:
+            return loops
+        return _contiguous_in_a_gather(functions, sizes, outer) or loops
 
     with patch.object(TilingSelect, "_select_tiling_indices", along_rows):
         yield
@@ -115,8 +115,8 @@ def _contiguous_in_a_gather(functions: Any, sizes: Any, outer: int) -> list[int]
     from torch._inductor.dependencies import extract_read_writes
 
     for function, size in zip(functions, sizes, strict=True):
-        found = extract_read_writes(function, *size)
-        for access in itertools.chain(found.reads, found.writes):
+        accesses = extract_read_writes(function, *size)
+        for access in itertools.chain(accesses.reads, accesses.writes):
             loops = {v for v in access.index.free_symbols if re.fullmatch(r"d\d+", v.name)}
             if loops == access.index.free_symbols:
                 continue  # no index that was itself read from memory

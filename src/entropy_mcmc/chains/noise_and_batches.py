@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc import noise
-from entropy_mcmc.chains.parts import Method, Problem
+from entropy_mcmc.chains.energy import Energy
+from entropy_mcmc.chains.method import Method
 from entropy_mcmc.samplers import fused
 from entropy_mcmc.samplers.codegen import two_vectors_at_a_time
 
@@ -22,14 +23,14 @@ LONGEST = 4096  # steps whose keys are made at a time, a multiple of what one ca
 
 @dataclass(frozen=True)
 class Keys:
-    """Of the generator, for consecutive steps; all chains have the same."""
+    """Keys of the generator for consecutive steps; all chains have the same."""
 
     normals: list[Tensor]
     rows: list[Tensor]
 
     @classmethod
     def of(cls, seed: int, start: int, count: int, device: torch.device) -> Keys:
-        """Those of `count` steps from `start` on."""
+        """Keys of `count` steps from `start` on."""
         words = (
             noise.step_schedules(seed, start, count, stream, device=device)
             for stream in (0, BATCH_STREAM)
@@ -37,7 +38,7 @@ class Keys:
         return cls(*(list(w[:, :, None, None].unbind()) for w in words))
 
 
-class Source:
+class NoiseAndBatches:
     """Normals and rows of some chains as functions of the step.
 
     Blocks are multiples of `unroll` steps.
@@ -45,7 +46,7 @@ class Source:
 
     def __init__(
         self,
-        problem: Problem,
+        energy: Energy,
         flat: Tensor,
         method: Method,
         unroll: int,
@@ -53,7 +54,7 @@ class Source:
         counters: tuple[Tensor, Tensor],
         group: slice,
     ) -> None:
-        self.method, self.problem, self.like, self.compiled = method, problem, flat, use_compiler
+        self.method, self.energy, self.like, self.compiled = method, energy, flat, use_compiler
         self.x0, self.x1 = counters[0], counters[1][group]
         self.chains = torch.arange(flat.shape[0], device=flat.device)[group]
         steps = min(LONGEST, BLOCK // max(self.x1.numel(), 1))
@@ -80,12 +81,12 @@ class Source:
         return normals[0], normals[1], self._rows([word[steps] for word in keys.rows], count)
 
     def _rows(self, words: Sequence[Tensor], count: int) -> Tensor:
-        number, device = self.problem.rows, self.like.device
+        number, device = self.energy.batch_rows, self.like.device
         if number == 0:
             return torch.empty(count, len(self.chains), 0, dtype=torch.int64, device=device)
         x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
         x1 = (self.chains * 2**10).to(torch.int32)[:, None]
-        rows: Tensor = self._call(_rows, words, x0, x1, len(self.problem.data[0]))
+        rows: Tensor = self._call(_rows, words, x0, x1, len(self.energy.data[0]))
         return rows
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,0 +1,44 @@
+"""`Chains`: the draws that `run` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from entropy_mcmc.chains.layout import Tree
+from entropy_mcmc.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Draws as (chain, draw, …): a tensor, or a dict of them when the chain has several.
+
+    `guide` is None for samplers without one.
+    """
+
+    theta: Tree
+    guide: Tree | None
+
+    def to_arviz(self) -> Any:
+        """An xarray DataTree with the group `posterior`, as arviz and arviz-stats read it.
+
+        θ keeps its names ("theta" if it has none), θ_a gets the prefix "guide_" (or is "guide").
+        """
+        try:
+            from arviz_base import from_dict
+        except ImportError as error:
+            raise ConfigError(
+                "to_arviz needs arviz-base, which is not installed; "
+                "pip install 'entropy-mcmc[arviz]'"
+            ) from error
+        guides = {} if self.guide is None else _named(self.guide, "guide")
+        variables = _named(self.theta, "theta") | guides
+        return from_dict({"posterior": {k: v.cpu().numpy() for k, v in variables.items()}})
+
+
+def _named(tree: Tree, name: str) -> dict[str, Tensor]:
+    if isinstance(tree, Tensor):
+        return {name: tree}
+    return tree if name == "theta" else {f"{name}_{key}": value for key, value in tree.items()}
