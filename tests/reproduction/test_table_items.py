@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,15 +19,23 @@ from entropy_mcmc_reproduction import fashion, logistic, stacks, uci, uci_view
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.jobs import Place, ordered, read
 from entropy_mcmc_reproduction.running import reproduce
+from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED
 from entropy_mcmc_reproduction.trials import latin
 
 ITEMS = ["logistic", "uci", "fashion"]
-DECISIONS = {"holds", "does not hold", "not decided at this scale"}
+GAIN = re.compile(r"(better|worse) by ([\d.]+)(?: ± ([\d.]+))?")
 
 
 def make(name, base):
     reproduce([name], "smoke", results=base / "results", work=base / "work")
     return json.loads((base / "results" / "smoke" / "items" / f"{name}.json").read_text())
+
+
+def decided_by(way, gain, error):
+    """The decision that the shown numbers imply: 4.303 standard errors for three seeds."""
+    if error is None or float(gain) <= 4.303 * float(error):
+        return UNDECIDED
+    return HOLDS if way == "better" else FAILS
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +52,9 @@ def test_smoke_scale_gives_a_table_a_figure_and_verdicts(whole, name):
     assert all(len(row) == len(found["columns"]) for row in found["rows"])
     assert not any("nan" in cell or "inf" in cell for row in found["rows"] for cell in row)
     assert found["verdicts"]
-    assert {verdict["decision"] for verdict in found["verdicts"]} <= DECISIONS
+    for verdict in found["verdicts"]:
+        if shown := GAIN.match(verdict["measured"]):
+            assert verdict["decision"] == decided_by(*shown.groups())
     assert found["runs"] == found["wanted_runs"]
     assert found["versions"]["torch"] == [torch.__version__]
     for figure in found["figures"]:
