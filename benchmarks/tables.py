@@ -4,7 +4,7 @@
     python benchmarks/tables.py classification --splits 5
     python benchmarks/tables.py mlp --splits 5            # the tuned MLPClassifier: slow
     python benchmarks/tables.py synthetic --splits 2      # tables with known noise
-    python benchmarks/tables.py render                    # results/tables/*.json → docs/tables.md
+    python benchmarks/tables.py render                    # results/tables/*.json → docs/tabular.md
 
 Each fit is one JSON file; a file that exists is not made again, so a stopped run goes on.
 The estimators run with their defaults; only `random_state` is given.

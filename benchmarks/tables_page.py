@@ -1,4 +1,4 @@
-"""The page of `benchmarks/tables.py`: results/tables/*.json → docs/tables.md."""
+"""The page of `benchmarks/tables.py`: results/tables/*.json → docs/tabular.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "tables"
-PAGE = ROOT / "docs" / "tables.md"
+PAGE = ROOT / "docs" / "tabular.md"
 UCI = ("yacht", "boston", "energy", "concrete", "wine-red", "kin8nm", "power", "naval", "protein")
 BUNDLED = ("iris", "wine", "breast_cancer", "digits")
 MADE = tuple(
@@ -116,7 +116,7 @@ def uci_table() -> str:
 
 def made_table() -> str:
     rows = [
-        "| rows | signal | noise/signal | tables | learned/true noise | coverage | RMSE/true noise "
+        "| rows | signal | noise/signal | sets | learned/true noise | coverage | RMSE/true noise "
         "| CPU s a fit |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -137,16 +137,16 @@ def made_table() -> str:
         )
     if means:
         rows.append(
-            f"\nMean coverage over the {len(means)} kinds of table that were run: "
+            f"\nMean coverage over the {len(means)} kinds of data that were run: "
             f"**{np.mean(means):.3f}**."
         )
     return "\n".join(rows)
 
 
-HEAD = f"""# Tables: what the scikit-learn estimators give without tuning
+HEAD = f"""# Tabular data: what the scikit-learn estimators give without tuning
 
 Made by `benchmarks/tables.py` from the files in `results/tables/`: do not edit. Numbers are mean ±
-standard error over splits; splits of one table share rows, so the true error is somewhat larger.
+standard error over splits; splits of one data set share rows, so the true error is somewhat larger.
 
 ## Classification: NLL against a tuned MLPClassifier
 
@@ -160,16 +160,16 @@ defaults, `predict_interval(level={LEVEL})` on the test rows. RMSE and log-likel
 (mean over test rows) are in the units of y."""
 MADE_TEXT = """## Regression: is the learned noise the true one?
 
-Generated tables: five normal inputs, a linear signal or sin(2a) + bc/2, Gaussian noise of a known
-share of the signal; 2000 test rows. What a small table cannot tell from noise counts as noise:
+Generated data: five normal inputs, a linear signal or sin(2a) + bc/2, Gaussian noise of a known
+share of the signal; 2000 test rows. What a small data set cannot tell from noise counts as noise:
 where the RMSE is far above the true noise, the signal was not found."""
 TAIL = """\
-The regressor's defaults were chosen on generated tables (of other seeds) and on rows held out
+The regressor's defaults were chosen on generated data (of other seeds) and on rows held out
 from the training part of split 0 of naval; before the present code also on those of yacht,
 boston, energy, concrete, wine-red and kin8nm. The classifier's were chosen on rows held out
 from the training parts of split 0 of the bundled sets, on concrete cut into classes, and on
-generated tables. No test row of the split that a number is reported for was used for its fit;
+generated data. No test row of the split that a number is reported for was used for its fit;
 training parts of split 0 do hold rows that other splits test on. The range of prior variances
 that the classifier chooses from was set after the test NLL of MLPClassifier on split 0 of iris,
-wine and breast_cancer had been seen; the two divisions into folds of small tables were added
+wine and breast_cancer had been seen; the two divisions into folds of small data were added
 after an older version's test NLLs on iris and wine had been seen."""

@@ -27,10 +27,10 @@ def variant(
     numbers: Mapping[str, float] | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """A method with other numbers or another config, for every seed.
+    """A method with other hyper-parameters or another config, for every seed.
 
     Without a change the label must be the method's name: this is the run all ablations share. Where
-    the numbers are those that were tuned, its results are taken.
+    the hyper-parameters are those that were tuned, its results are taken.
     """
     chosen, tuned = _judged(scale(size)), search.tuned(scale(size), place)
     own = {**tuned[method], **(numbers or {})}
@@ -63,7 +63,7 @@ def _judged(chosen: Scale) -> Scale:
 
 
 def scores(results: Results, label: str, *path: str) -> list[float]:
-    """One number of each seed, found by its keys; by default the test NLL."""
+    """One score of each seed, found by its keys; by default the test NLL."""
     return values(of(results, label, GROUP), *(path or ("test", "both", "nll")))
 
 
@@ -84,12 +84,12 @@ SCORES = ["accuracy %", "NLL", "ECE %"]
 
 
 def note(size: str) -> str:
-    """How long these runs are."""
+    """The length of these runs, in words."""
     chosen = scale(size)
     judged = f"the first {chosen.ablation_rows}" if chosen.ablation_rows else "all"
     return (
         f"{round(chosen.epochs * chosen.ablation_part)} passes of gradients (of which "
         f"{round(chosen.warm_epochs * chosen.ablation_part)} of SGD as a shared start), "
-        f"{len(chosen.seeds)} seed(s), other numbers as tuned, judged on {judged} test pictures; "
-        "± is the standard error over seeds."
+        f"{len(chosen.seeds)} seed(s), other hyper-parameters as tuned, judged on {judged} test "
+        "pictures; ± is the standard error over seeds."
     )

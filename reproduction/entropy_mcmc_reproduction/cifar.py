@@ -13,7 +13,7 @@ from entropy_mcmc_reproduction.methods import ENTRIES, PAPER, job
 from entropy_mcmc_reproduction.scale import Scale, scale
 
 ANALYSED = ("sgd", "sgld", "emcmc")  # the paper's three in its corruption and flatness studies
-# The paper's numbers for CIFAR-100 where they differ from those for CIFAR-10.
+# The paper's hyper-parameters for CIFAR-100 where they differ from those for CIFAR-10.
 _HUNDRED = {"emcmc": {"eta": 8e-3}}
 
 
@@ -76,7 +76,7 @@ def finished(results: Results, group: str = "cifar10") -> list[str]:
 
 
 def values(found: list[dict[str, Any]], *path: str) -> list[float]:
-    """One number of each result, found by its keys."""
+    """One score of each result, found by its keys."""
     picked = []
     for result in found:
         value: Any = result
@@ -87,7 +87,7 @@ def values(found: list[dict[str, Any]], *path: str) -> list[float]:
 
 
 def rival(results: Results, *path: str, lower: bool, group: str = "cifar10") -> str | None:
-    """The paper's method, other than EMCMC, that is best in one number and has all seeds."""
+    """The paper's method, other than EMCMC, that is best in one score and has all seeds."""
     seeds = len(of(results, "emcmc", group))
     means = {}
     for method in PAPER:
@@ -100,7 +100,7 @@ def rival(results: Results, *path: str, lower: bool, group: str = "cifar10") -> 
 
 
 def budget_note(size: str) -> str:
-    """What was equal for all methods."""
+    """The settings that were equal for all methods, in words."""
     chosen = scale(size)
     rows = chosen.data.get("rows") or "all"
     return (

@@ -43,9 +43,9 @@ def _tuning_note(size: str) -> list[str]:
     if not chosen.trials:
         return []
     return [  # the headline of the README shows it, after the budget
-        f"The numbers of every method are the best of {chosen.trials} trials by the NLL of "
-        f"{chosen.validation_rows:,} held-out training pictures at {chosen.search_part:g} of the "
-        "length. A method that has not begun to overfit by then gets a step size with which it "
+        f"The hyper-parameters of every method are the best of {chosen.trials} trials by the NLL "
+        f"of {chosen.validation_rows:,} held-out training pictures at {chosen.search_part:g} of "
+        "the length. A method that has not begun to overfit by then gets a step size with which it "
         "does at full length: see its training NLL."
     ]
 

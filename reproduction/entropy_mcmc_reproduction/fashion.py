@@ -1,4 +1,4 @@
-"""Beyond the paper: complete Fashion-MNIST with three sets of strangers, a small CNN."""
+"""Beyond the paper: complete Fashion-MNIST with three out-of-distribution sets, a small CNN."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SMOKE = replace(
 
 
 def sized(scale: str) -> Scale:
-    """The numbers of a scale; the paper has no such experiment, so its scale is the laptop's."""
+    """The settings of a scale; the paper has no such experiment, so its scale is the laptop's."""
     return _SMOKE if scale == "smoke" else _FULL
 
 
@@ -75,7 +75,7 @@ def unavailable(scale: str, place: Place) -> str | None:
 
 
 def _trials(method: str, chosen: Scale) -> list[tuple[Job, dict[str, float]]]:
-    """Jobs on the end of the training split, and their numbers."""
+    """Jobs on the end of the training split, and their hyper-parameters."""
     rows = min(chosen.data["rows"], 60_000 - chosen.validation_rows)
     data = {**chosen.data, "validation": True, "test_rows": chosen.validation_rows, "rows": rows}
     held = replace(chosen, data=data)
@@ -137,7 +137,7 @@ def best(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 
 
 ITEM = Item(
-    "Fashion-MNIST with MNIST, KMNIST and notMNIST as strangers",
+    "Fashion-MNIST with MNIST, KMNIST and notMNIST as OOD sets",
     "beyond the paper",
     jobs,
     fashion_view.show,

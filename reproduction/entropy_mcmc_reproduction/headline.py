@@ -34,7 +34,7 @@ def placed(text: str, results: Path, size: str) -> str:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """Every method: how good, how calibrated, and how it tells strangers; then the budget.
+    """Every method: how good, how calibrated, and how it detects OOD data; then the budget.
 
     >>> print(table({}))
     No result has been committed yet.
@@ -42,13 +42,13 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     if "classification" not in found:
         return "No result has been committed yet."
     main = _by_method(found["classification"])
-    strangers = _by_method(found["ood"]) if "ood" in found else {}
-    columns = [*COLUMNS, *(["AUROC of SVHN %"] if strangers else [])]
+    detection = _by_method(found["ood"]) if "ood" in found else {}
+    columns = [*COLUMNS, *(["AUROC of SVHN %"] if detection else [])]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for method, row in main.items():
         cells = [row[column] for column in COLUMNS]
-        if strangers:
-            cells.append(strangers[method]["AUROC %"] if method in strangers else "–")
+        if detection:
+            cells.append(detection[method]["AUROC %"] if method in detection else "–")
         lines.append(f"| {' | '.join(cells)} |")
     notes = " ".join(found["classification"]["notes"][:2])
     return "\n".join([*lines, "", notes, "", _claims(found)])

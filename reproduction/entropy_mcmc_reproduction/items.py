@@ -1,4 +1,4 @@
-"""What an item is, and the list of them."""
+"""Items (tables and figures) and the list of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an item shows: a table, figures (name → function that draws to a path), verdicts."""
+    """Outcome of an item: a table, figures (name → function that draws to a path), verdicts."""
 
     columns: list[str]
     rows: list[list[str]]

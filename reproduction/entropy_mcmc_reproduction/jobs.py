@@ -26,12 +26,12 @@ VERSIONED = ("torch", "numpy", "scipy", "scikit-learn", "entropy-mcmc", "ivon-op
 
 @dataclass(frozen=True)
 class Job:
-    """What to compute.
+    """One computation.
 
     Attributes:
         name: Unique within a scale, such as "cifar/emcmc-0"; also the name of its files.
         task: `module:function` within this package, called as task(settings, place) → JSON.
-        settings: All numbers of the job, plain JSON; nothing else may change its result.
+        settings: All settings of the job, plain JSON; nothing else may change its result.
         after: Jobs whose results or weights it needs.
     """
 

@@ -25,7 +25,7 @@ from entropy_mcmc_reproduction.trials import latin
 INNER = 5  # gradients of one step of the nested methods
 _RATE = (0.003, 1.0)
 _NESTED = {"inner_lr": _RATE, "width": (0.2, 20.0), "pull": (0.3, 1.5)}
-# Searched numbers; `horizon` and `width` are η in natural units, see `_sampler`.
+# Searched hyper-parameters; `horizon` and `width` are η in natural units, see `_sampler`.
 SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "emcmc": {"lr": (0.006, 2.0), "horizon": (2.0, 50.0)},
     "sgld": {"lr": _RATE},
@@ -62,7 +62,7 @@ def unavailable(scale: str, place: Place) -> str | None:
 
 
 def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
-    """Search on the training NLL with one seed, then run all seeds at the best numbers."""
+    """Search on the training NLL with one seed, then run all seeds at the best hyper-parameters."""
     problem = Problems(settings, place.data)
     trials = latin(settings["method"], settings["space"], settings["trials"])
     coarse = {**settings, "every": settings["search_every"]}
@@ -109,11 +109,11 @@ class Problems:
 
     @torch.no_grad()
     def test_probability(self, theta: Tensor) -> Tensor:
-        """Of class 1, (seed, row)."""
+        """Probability of class 1, (seed, row)."""
         return (theta @ self.test_inputs.T).sigmoid()
 
     def accuracy(self, probability: Tensor) -> Tensor:
-        """By seed."""
+        """Test accuracy of each seed."""
         return ((probability > 0.5) == (self.test_targets > 0.5)).double().mean(1)
 
 

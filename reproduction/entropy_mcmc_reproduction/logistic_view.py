@@ -20,12 +20,12 @@ METHODS = {
 
 
 def job_name(method: str) -> str:
-    """Of the job of a method."""
+    """Name of the job of a method."""
     return f"logistic/{method}"
 
 
 def show(results: Results, scale: str) -> Outcome:
-    """What every method reached, per gradient and per iteration."""
+    """A row for each method: what it reached, per gradient and per iteration."""
     found = {m: results[job_name(m)] for m in METHODS if job_name(m) in results}
     if not found:
         return Outcome([], [], [])

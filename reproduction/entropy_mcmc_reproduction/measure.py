@@ -1,4 +1,4 @@
-"""All numbers of one finished run, as plain JSON: test, other data, corruptions, flatness."""
+"""All scores of one finished run, as plain JSON: test, other data, corruptions, flatness."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def of_borrowed_statistics(
     return scores(np.asarray(total / (2 * len(pairs))), targets)
 
 
-def of_strangers(
+def of_other_data(
     posterior: Posterior, problem: Problem, known: Array, names: list[str], folder: str | None
 ) -> dict[str, Any]:
     """Detection of out-of-distribution pictures by predictive entropy; they are the positives."""
@@ -164,7 +164,7 @@ def _line(line: flatness.Interpolation) -> dict[str, Any]:
 
 
 def of_diagnosis(folder: Any) -> dict[str, Any] | None:
-    """What the run engine wrote about mixing and temperature."""
+    """The run engine's diagnosis of mixing and temperature."""
     path = folder / "diagnostics.json"
     if not path.exists():
         return None

@@ -19,10 +19,10 @@ class Entry:
     """One method of the tables.
 
     Attributes:
-        label: In tables.
-        method: Of the run engine; None for IVON, which has its own loop.
-        numbers: Of the paper, or of its authors' code; the search replaces some of them.
-        space: Searched numbers with their range, on a logarithmic scale.
+        label: Name in tables.
+        method: Method of the run engine; None for IVON, which has its own loop.
+        numbers: Hyper-parameters of the paper, or of its authors' code; the search replaces some.
+        space: Searched hyper-parameters with their range, on a logarithmic scale.
         cyclical: Starts warm, runs in cycles and averages samples; else one long cosine.
         averages: Keeps several samples although it does not run in cycles.
         paired: Every collected step gives two samples, θ and its guide.
@@ -111,7 +111,7 @@ def resolved(method: str, numbers: Numbers, rows: int) -> dict[str, Any]:
     return options
 
 
-# Of networks for data of another number than the networks' own ten.
+# Classes of data sets that have not the networks' default of ten.
 CLASSES = {"cifar100": {"outputs": 100}}
 
 

@@ -9,11 +9,11 @@ from entropy_mcmc_reproduction.methods import ENTRIES
 from entropy_mcmc_reproduction.scale import scale
 from entropy_mcmc_reproduction.text import compared, number
 
-COLUMNS = ["data", "strangers", "method", "AUROC %", "AUPR % (strangers positive)", "FPR95 %"]
+COLUMNS = ["data", "OOD set", "method", "AUROC %", "AUPR % (OOD positive)", "FPR95 %"]
 
 
 def show(results: Results, size: str) -> Outcome:
-    """One row per method and set of strangers."""
+    """One row per method and out-of-distribution set."""
     rows, pictures = [], 0
     for group in cifar.groups(size):
         for name in scale(size).ood:
@@ -34,7 +34,7 @@ def show(results: Results, size: str) -> Outcome:
             made.append(compared(claim, *pair, lower=False, percent=True))
     note = (
         f"{pictures} out-of-distribution pictures; they are normalised like the training set. The "
-        "AUPR depends on how many strangers there are and cannot be compared with the paper's."
+        "AUPR depends on how many OOD pictures there are and cannot be compared with the paper's."
     )
     return Outcome(COLUMNS, rows, made, notes=[cifar.budget_note(size), note])
 

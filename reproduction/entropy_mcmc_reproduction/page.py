@@ -31,7 +31,7 @@ are a package beside the library, in `reproduction/`: they come with a clone, no
 pip install -c constraints.txt -e . -e reproduction   # in a clone; `make` does it in .venv
 export EMCMC_DATA=...                    # folder of the data sets
 emcmc reproduce --list                   # the items
-emcmc reproduce search --scale {size}    # numbers of every method, on held-out training pictures
+emcmc reproduce search --scale {size}    # tunes every method on held-out training pictures
 emcmc reproduce all --scale {size}       # interrupted, the same command goes on
 emcmc reproduce classification --scale paper   # the paper's own setting, for GPUs
 ```"""
@@ -67,7 +67,7 @@ def page(results: Path, size: str) -> str:
 
 
 def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
-    """What the items wrote, in the order of the list."""
+    """Outcomes that the items wrote, in the order of the list."""
     found = {}
     for name in MODULES:
         path = results / size / "items" / f"{name}.json"
@@ -162,11 +162,11 @@ def _tuned(path: Path) -> str:
         return ""
     found = json.loads(path.read_text(encoding="utf-8"))
     lines = [
-        "## Chosen numbers of the picture items",
+        "## Chosen hyper-parameters of the picture items",
         "",
         "The best of each method's trials by the NLL of held-out training pictures.",
         "",
-        "| method | numbers | validation NLL | trials |",
+        "| method | hyper-parameters | validation NLL | trials |",
         "|---|---|---|---|",
     ]
     for method, chosen in found.items():

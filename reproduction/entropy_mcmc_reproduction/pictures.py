@@ -28,13 +28,13 @@ def images(
     """Training and test set; with `validation` the test set is the end of the training split.
 
     Args:
-        name: Of a picture set that `entropy_mcmc.data.load` knows.
+        name: Name of a picture set that `entropy_mcmc.data.load` knows.
         rows: The first training pictures to use; None for all (but those of validation).
         test_rows: The first test pictures, or the last training pictures for validation.
         validation: Never touch the test split: searches use this.
         side: Enlarge to this height and width, with three channels (digits for smoke runs).
         checksum: False accepts partial files.
-        folder: Of the data; else EMCMC_DATA.
+        folder: Folder of the data; else EMCMC_DATA.
     """
     load = {"folder": folder, "checksum": checksum}
     train = data_sets.load(name, split="train", **load)  # type: ignore[arg-type]

@@ -28,8 +28,8 @@ def reproduce(
 ) -> None:
     """Make items, `search` or `all` at a scale; with `show_only` from what is there.
 
-    The search comes first: it chooses the numbers of the others. The jobs of all items are one
-    list, so that a process that finds the rest of an item taken goes on with the next.
+    The search comes first: it tunes the others. The jobs of all items are one list, so that a
+    process that finds the rest of an item taken goes on with the next.
     """
     place = Place(results / size, work / size, data)
     place.results.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def reproduce(
 def _search(size: str, place: Place) -> None:
     chosen = scale(size)
     if not chosen.trials:
-        print(f"the scale {size} has no search: its numbers are fixed")
+        print(f"the scale {size} has no search: its hyper-parameters are fixed")
         return
     run_all(search.jobs(chosen, ENTRIES), place, _say)
     for method, found in search.choose(chosen, place).items():
@@ -73,7 +73,7 @@ def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
 
 
 def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
-    """Of what an item shows: a trial that diverged has only lost."""
+    """Names of the jobs of an item that diverged; a trial that did has only lost."""
     found = {job.name: read(place, job) for job in jobs}
     return [name for name, result in found.items() if result and diverged(result)]
 

@@ -12,29 +12,29 @@ SCALES = ("smoke", "laptop", "paper")
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers that all picture items share.
+    """Settings that all picture items share.
 
     Attributes:
         name: smoke, laptop or paper.
         data: Arguments of `pictures.images`.
         model: Name of the network.
         augmented: Random crops and flips.
-        batch_size: Of every method.
+        batch_size: Batch size of every method.
         epochs: Gradient budget of every method, in passes over the data.
         warm_epochs: Of these, spent by one SGD run from which the cyclical methods start.
-        cycles: Of the cyclical methods.
-        samples: Of every method that averages; half of EMCMC's are guides.
+        cycles: Cycles of the cyclical methods.
+        samples: Samples of every method that averages; half of EMCMC's are guides.
         burn_in: Part of each cycle without noise.
         seeds: Repetitions.
         ood: Out-of-distribution sets.
         corruptions: Rows, types and severities of the corrupted test set.
         flatness: Settings of the flatness report.
-        trials: Of each method's search; 0 for none.
+        trials: Trials of each method's search; 0 for none.
         validation_rows: Pictures of the training split on which a search is judged.
         ablation_part: Length of ablations, as a part of `epochs`.
         ablation_rows: Test pictures on which ablations are judged; None for all.
         search_part: Length of the trials of a search.
-        threads: Of torch; None leaves them as they are.
+        threads: Threads of torch; None leaves them as they are.
     """
 
     name: str

@@ -19,7 +19,7 @@ SEED = 0
 
 
 def trials(method: str, count: int) -> list[dict[str, float]]:
-    """The numbers of a method's trials.
+    """The hyper-parameters of a method's trials.
 
     >>> [round(t["lr"], 3) for t in sorted(trials("sgd", 3), key=lambda t: t["lr"])]
     [0.018, 0.055, 0.17]
@@ -81,12 +81,12 @@ def _pairs(chosen: Scale, method: str) -> list[tuple[Job, Mapping[str, float]]]:
 
 
 def tuned_file(place: Place) -> Any:
-    """Where the chosen numbers are."""
+    """The file of the chosen hyper-parameters."""
     return place.results / "tuned.json"
 
 
 def tuned(chosen: Scale, place: Place) -> dict[str, dict[str, float]]:
-    """The chosen numbers of each method.
+    """The chosen hyper-parameters of each method.
 
     The paper's scale has the paper's own; the smoke scale the middle of each range.
     """

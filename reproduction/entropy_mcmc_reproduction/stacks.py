@@ -97,7 +97,7 @@ class Networks:
         return [p.view(-1, *s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def mean(self, layers: list[Tensor], inputs: Tensor) -> Tensor:
-        """Of (network, row, feature), in standardised units: (network, row)."""
+        """Means (network, row) of inputs (network, row, feature), in standardised units."""
         first, shift, second, bias, _ = layers
         hidden = torch.baddbmm(shift, inputs, first).relu()
         return torch.baddbmm(bias, hidden, second).squeeze(2)

@@ -86,7 +86,7 @@ def _run(settings: dict[str, Any], init: Tensor, sampler: str, **options: Any) -
 
 
 def _summary(draws: Tensor, every: int) -> dict[str, Any]:
-    """Of (chain, draw, 2): the share of chains nearer the flat mode over time, and one path."""
+    """Share of chains nearer the flat mode over time, and one path, of draws (chain, draw, 2)."""
     flat = landscape.nearer_flat(draws).double()
     late = flat[:, -max(1, flat.shape[1] // 4) :].mean(1)
     stride = max(1, draws.shape[1] // 100)
@@ -115,7 +115,9 @@ def show(results: Results, scale: str) -> Outcome:
     columns = ["start", "iterations", "chains", *KINDS.values()]
     rows = [*(_row(found, "") for found in short), _row(long, "late_")]
     exact = landscape.flat_mass(), landscape.flat_mass(COMMON["eta"])
-    rows.append(["stationary law", "∞", "", "", f"{exact[0]:.4f}", *(f"{e:.4f}" for e in exact)])
+    rows.append(
+        ["stationary distribution", "∞", "", "", f"{exact[0]:.4f}", *(f"{e:.4f}" for e in exact)]
+    )
     notes = [
         "Share of chains nearer the flat mode, ± standard error: after 1000 iterations, and for "
         "the long run the mean over its last quarter. α = 0.005, η = 0.5; the trajectories are "

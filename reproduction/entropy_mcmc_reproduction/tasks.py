@@ -64,7 +64,7 @@ def _start(name: str, place: Place) -> Path:
 def measured(
     posterior: Posterior, problem: Problem, wanted: dict[str, Any], folder: Path, place: Place
 ) -> dict[str, Any]:
-    """What `wanted` names: `ood`, `corruptions`, `flatness`, `borrowed`.
+    """Measurements that `wanted` names: `ood`, `corruptions`, `flatness`, `borrowed`.
 
     Scores on the test set always, on the training set unless `train` is False.
     """
@@ -76,7 +76,7 @@ def measured(
         fitted = measure.predictions(posterior, seen.normalise(seen.inputs))
         result["train"] = measure.of_test(posterior, fitted, seen.targets)
     if wanted.get("ood"):
-        result["ood"] = measure.of_strangers(posterior, problem, each, wanted["ood"], place.data)
+        result["ood"] = measure.of_other_data(posterior, problem, each, wanted["ood"], place.data)
     if wanted.get("corruptions"):
         result["corruptions"] = measure.of_corruptions(posterior, problem, **wanted["corruptions"])
     if wanted.get("flatness"):

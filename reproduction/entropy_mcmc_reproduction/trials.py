@@ -8,7 +8,7 @@ import numpy as np
 
 
 def latin(name: str, space: Mapping[str, Sequence[float]], count: int) -> list[dict[str, float]]:
-    """A Latin hypercube on the logarithms: each number takes `count` evenly spaced values.
+    """A Latin hypercube on the logarithms: each hyper-parameter takes `count` evenly spaced values.
 
     >>> sorted(trial["lr"] for trial in latin("sgd", {"lr": (0.01, 1.0)}, 2))
     [0.03162, 0.3162]

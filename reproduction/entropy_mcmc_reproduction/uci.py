@@ -1,4 +1,4 @@
-"""Beyond the paper: nine UCI regressions at their standard splits, numbers chosen without test."""
+"""Beyond the paper: nine UCI regressions at their standard splits, tuned without the test rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def unavailable(scale: str, place: Place) -> str | None:
 
 
 def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
-    """Every split chooses its own numbers on a part of its own training rows.
+    """Every split chooses its own hyper-parameters on a part of its own training rows.
 
     A choice over all splits would leak: what one split holds out, another one trains on.
     """
@@ -100,7 +100,7 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
 
 
 def _finite(scores: dict[str, list[float]]) -> dict[str, list[float]]:
-    """What diverged gets a score that is never chosen and is plain to see."""
+    """Scores, where what diverged gets one that is never chosen and is plain to see."""
     return {
         name: [v if math.isfinite(v) else (1e9 if name == "rmse" else -1e9) for v in values]
         for name, values in scores.items()

@@ -16,7 +16,7 @@ SCORES = {"log_likelihood": "log-likelihood", "rmse": "RMSE", "coverage": "95 % 
 
 
 def job_name(table: str, method: str) -> str:
-    """Of the job of a table and method."""
+    """Name of the job of a data set and method."""
     return f"uci/{table}-{method}"
 
 
@@ -60,11 +60,11 @@ def _notes(whole: dict[str, Any]) -> list[str]:
         "too small, and the verdicts correct them (Nadeau and Bengio, 2003). One hidden layer of "
         "50 ReLUs (100 for protein), one learned noise variance, prior N(0, 1) on every weight, "
         "gradients clipped at norm 1, also while sampling: where that is often, the chains sample "
-        "a wider law than the posterior. Every method has the same "
+        "a wider distribution than the posterior. Every method has the same "
         "number of gradients for each split; the ensemble's four members share it; SGLD and EMCMC "
         "spend half of it on an SGD warm start, then make 4 cycles and keep 16 samples (EMCMC: 8 "
-        "of θ, 8 of θ_a). The numbers of every method are chosen for each split alone, by the "
-        "log-likelihood of a fifth of its training rows, from "
+        "of θ, 8 of θ_a). The hyper-parameters of every method are chosen for each split alone, "
+        "by the log-likelihood of a fifth of its training rows, from "
         f"{'/'.join(map(str, trials))} trials; test rows were never used for a choice."
     ]
 

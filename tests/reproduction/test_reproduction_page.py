@@ -51,7 +51,7 @@ def test_the_headline_joins_two_items_by_method(tmp_path):
     place = Place(tmp_path / "results" / "laptop", tmp_path)
     claims = [Verdict("it rains", "3 mm", "holds"), Verdict("it snows", "0 mm", "does not hold")]
     write("classification", Outcome(columns, [cells], claims, notes=["Equal budget."]), place, {})
-    columns = ["data", "strangers", "method", "AUROC %", "AUPR %", "FPR95 %"]
+    columns = ["data", "OOD set", "method", "AUROC %", "AUPR %", "FPR95 %"]
     write("ood", Outcome(columns, [["cifar10", "svhn", "SGD", "80", "1", "2"]], []), place, {})
     page_file = tmp_path / "page.md"
     page_file.write_text(f"before\n{headline.MARKS[0]}\nold\n{headline.MARKS[1]}\nafter\n")
