@@ -3,6 +3,8 @@
     python benchmarks/recipes.py plan                            # runs and minutes
     python benchmarks/recipes.py run --half development          # league "own", two workers
     python benchmarks/recipes.py run --league trials --half development
+    python benchmarks/recipes.py ingredients --tasks digits      # EMCMC with one thing taken away
+    python benchmarks/recipes.py budget --tasks digits           # NLL against passes
     python benchmarks/recipes.py render                          # results → docs/tournament.md
 
 Outputs of networks go to --store (default $EMCMC_RUNS or ~/.cache/emcmc-tournament), scores to

@@ -7,12 +7,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tournament import leagues, page, plan, work
-from tournament.store import Store
+from tournament import extra, leagues, page, plan, work
+from tournament.settings import Settings
+from tournament.store import Store, write_json
 from tournament.tasks import TASKS, Task
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "tournament"
+EXTRA = {"ingredients": extra.ingredient_runs, "budget": extra.budget_runs}
 
 
 def main(text: str, arguments: Sequence[str] | None = None) -> None:
@@ -31,7 +33,7 @@ def parser(text: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("part", choices=("plan", "run", "render"))
+    found.add_argument("part", choices=("plan", "run", "render", *EXTRA))
     found.add_argument("--league", choices=leagues.LEAGUES, default="own")
     found.add_argument("--half", choices=("development", "confirmation"), default=None)
     found.add_argument("--tasks", nargs="+", choices=tuple(TASKS), default=None)
@@ -65,16 +67,31 @@ def run(options: argparse.Namespace) -> None:
         import torch
 
         torch.set_num_threads(1)
-        work.work(
-            lambda: leagues.missing(options.league, tasks, store, options.seeds),
-            store,
-            first=options.worker * 1_000_003,
-        )
+        work.work(lambda: missing(options, tasks, store), store, options.worker * 1_000_003)
         return
     work.spawn(again(options, tasks, store), options.workers)
     for task in tasks:
-        count = leagues.score(options.league, task, store, options.results)
-        print(f"{task.name}: {count} results", flush=True)
+        score(options, task, store)
+
+
+def missing(options: argparse.Namespace, tasks: list[Task], store: Store) -> list[Settings]:
+    """Runs that the command still needs."""
+    if options.part == "run":
+        return leagues.missing(options.league, tasks, store, options.seeds)
+    runs = [EXTRA[options.part](task).values() for task in tasks]
+    return store.missing(one for part in runs for _, chains in part for one in chains)
+
+
+def score(options: argparse.Namespace, task: Task, store: Store) -> None:
+    """Write the scores of what is finished."""
+    if options.part in EXTRA:
+        name = f"{options.part}-{task.name}"
+        extra.write(name, EXTRA[options.part](task), store, options.results)
+        return
+    count = leagues.score(options.league, task, store, options.results)
+    print(f"{task.name}: {count} results", flush=True)
+    found = extra.networks(options.league, task, store)
+    write_json(options.results / f"networks-{options.league}-{task.name}.json", dict(found))
 
 
 def again(options: argparse.Namespace, tasks: Sequence[Task], store: Store) -> list[str]:
@@ -82,7 +99,7 @@ def again(options: argparse.Namespace, tasks: Sequence[Task], store: Store) -> l
     names = [task.name for task in tasks]
     seeds = ["--seeds", str(options.seeds)] if options.seeds else []
     return [
-        "run",
+        options.part,
         *("--league", options.league),
         *("--store", str(store.folder)),
         *seeds,

@@ -48,7 +48,8 @@ def images(name: str, rows: int, ood: Sequence[str], seed: int) -> Data:
     parts = [data.load(name, split=split) for split in ("train", "test")]
     train, test = (Rows(part.inputs, part.targets) for part in parts)
     split = drawn(train, Rows(test.x[:TEST], test.y[:TEST]), rows, VALIDATION, seed)
-    others = [data.load(other, split="test", limit=OOD).inputs for other in ood]
+    # A partial file is enough: only its first images are asked about.
+    others = [data.load(o, split="test", limit=OOD, checksum=False).inputs for o in ood]
     return normalised(split, parts[0], others)
 
 

@@ -27,16 +27,24 @@ def knobs_of(
 def missing(
     league: str, tasks: list[Task], store: Store, seeds: int | None = None
 ) -> list[Settings]:
-    """All runs that can be made now; ask again after they are made, until none is left."""
+    """All runs that can be made now; ask again after they are made, until none is left.
+
+    Runs of one seed stand together, so that a worker reads the data and trains the AdamW network
+    that they start from once.
+    """
     wanted: list[Settings] = []
-    for task in tasks:
-        for method in methods_of(task):
-            knobs, first = knobs_of(league, method, task, store)
-            wanted += first
-            if knobs is not None:
-                for seed in range(min(task.seeds, seeds or task.seeds)):
-                    wanted += trajectories(method, task, seed, knobs)
+    for task in tasks_of(league, tasks):
+        found = [(method, *knobs_of(league, method, task, store)) for method in methods_of(task)]
+        wanted += [settings for _, _, first in found for settings in first]
+        for seed in range(min(task.seeds, seeds or task.seeds)):
+            for method, knobs, _ in found:
+                wanted += [] if knobs is None else trajectories(method, task, seed, knobs)
     return store.missing(wanted)
+
+
+def tasks_of(league: str, tasks: list[Task]) -> list[Task]:
+    """The tasks of a league: the expensive ones have no trials."""
+    return [task for task in tasks if league == "own" or task.tried]
 
 
 def score(league: str, task: Task, store: Store, results: Path) -> int:

@@ -16,8 +16,7 @@ WORKERS = 2
 def cost(settings: Settings) -> float:
     """Forecast seconds of a run on one thread."""
     task = TASKS[settings.task]
-    start = task.seconds * task.start / task.passes
-    return start + task.seconds * settings.passes / task.passes
+    return task.seconds * settings.passes / task.passes
 
 
 def own_runs(task: Task) -> list[Settings]:
@@ -52,17 +51,20 @@ def _stages(method: Method, task: Task, candidates: list[dict[str, float]]) -> l
 
 
 def minutes(runs: Sequence[Settings]) -> float:
-    """Forecast minutes of wall time with all workers busy."""
-    return sum(map(cost, runs)) / 60 / WORKERS
+    """Forecast minutes of wall time with all workers busy, AdamW starts included."""
+    starts = {(settings.task, settings.seed) for settings in runs if TASKS[settings.task].start}
+    spent = [TASKS[name].seconds * TASKS[name].start / TASKS[name].passes for name, _ in starts]
+    # Each worker makes a start of its own.
+    return (sum(map(cost, runs)) / WORKERS + sum(spent)) / 60
 
 
 def table(tasks: Sequence[Task]) -> str:
     """Markdown: runs and minutes of both leagues, task by task, and in all."""
     rows, total = [], 0.0
     for task in tasks:
-        first, tried = own_runs(task), trial_runs(task)
+        first, tried = own_runs(task), trial_runs(task) if task.tried else []
         # Judged runs of the second league: at most as many again, with the chosen settings.
-        spent = [minutes(first), minutes(tried), minutes(first)]
+        spent = [minutes(first), minutes(tried), minutes(first) if task.tried else 0.0]
         total += sum(spent)
         shown = [f"{value:.0f}" for value in spent]
         rows.append([task.name, task.half, str(len(first)), shown[0], str(len(tried)), *shown[1:]])

@@ -43,9 +43,9 @@ def tiny(monkeypatch):
     made = {
         task.name: task
         for task in (
-            tasks.Task("tiny", "development", rows, plain, 8, 8, 2),
-            tasks.Task("tiny-bn", "development", with_ood, normed, 8, 8, 2),
-            tasks.Task("tiny-start", "development", rows, plain, 4, 8, 2, start=4),
+            tasks.Task("tiny", "development", rows, 72, plain, 8, 8, 2),
+            tasks.Task("tiny-bn", "development", with_ood, 72, normed, 8, 8, 2),
+            tasks.Task("tiny-start", "development", rows, 72, plain, 4, 8, 2, start=4),
         )
     }
     monkeypatch.setattr(tasks, "TASKS", made)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tournament import command, leagues, page, plan, table, trials
+from tournament import command, extra, leagues, page, plan, table, trials
 from tournament.methods import METHODS, thinned, trajectories
 from tournament.settings import Settings
 from tournament.store import Store
@@ -114,6 +114,27 @@ def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
     nll = table.values(found["tiny"]["SGD"], "nll")
     assert f"{np.mean(list(nll.values())):.4f}" in table.means(found, "nll")
     assert "Together" in plan.table(tasks)
+
+
+def test_ingredients_and_networks(tiny, few, tmp_path, monkeypatch):
+    task, store = tiny["tiny"], Store(tmp_path / "store")
+    monkeypatch.setattr(extra, "methods_of", lambda task: [METHODS[name] for name in FEW])
+    runs = extra.ingredient_runs(task)
+    for _, chains in runs.values():
+        for settings in chains:
+            store.make(settings)
+    extra.write("ingredients", runs, store, tmp_path)
+    rows = json.loads((tmp_path / "ingredients.json").read_text())["rows"]
+    nll = {tuple(row["key"]): row["measures"]["nll"] for row in rows}
+    assert len(nll) == 7 * task.seeds
+    assert len({round(value, 12) for (_, seed), value in nll.items() if seed == 0}) == 7
+    assert extra.networks("own", task, store) == {}  # two seeds are too few for K
+
+
+def test_budgets_compress_the_schedule(tiny):
+    runs = extra.budget_runs(tiny["tiny"])
+    passes = {key[:2]: sum(s.passes for s in chains) for key, (_, chains) in runs.items()}
+    assert all(spent == pytest.approx(budget) for (_, budget), spent in passes.items())
 
 
 def test_a_half_must_be_named(tmp_path):
