@@ -24,7 +24,7 @@ ALLOWED = {
     "theory": {"errors", "stationary"},
     "stationary": {"errors"},
     "diagnostics": {"errors", "stationary", "theory"},
-    "flatness": {"errors"},
+    "flatness": {"errors", "samplers", "diagnostics"},  # SGLD around a point, its mixing and heat
     "models": {"errors"},
     "data": {"errors"},
     "chains": {"errors", "noise", "samplers"},

@@ -1,4 +1,4 @@
-"""Is the basin flat? Measures from (model, loss, data), with no sampler inside.
+"""Is the basin flat? Measures from (model, loss, data).
 
 `data` is (x, y) tensors or an iterable of batches that can be run through more than once;
 `loss(output, target)` is a mean over the batch. Batch norm is in evaluation mode, everything
@@ -33,16 +33,26 @@ from entropy_mcmc.flatness.interpolation import (
     interpolate_random,
     random_direction,
 )
+from entropy_mcmc.flatness.known_coefficients import (
+    Coefficient,
+    linear_network_coefficient,
+    normal_crossing_coefficient,
+)
+from entropy_mcmc.flatness.learning_coefficient import LocalSampling, local_learning_coefficient
+from entropy_mcmc.flatness.learning_estimate import LearningCoefficient
 from entropy_mcmc.flatness.problem import classification_error, subset
 from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
 from entropy_mcmc.flatness.surface import Surface, loss_surface
 
 __all__ = [
     "BEYOND",
+    "Coefficient",
     "Comparison",
     "FisherDiagonal",
     "Interpolation",
+    "LearningCoefficient",
     "LocalEntropy",
+    "LocalSampling",
     "Row",
     "Settings",
     "Sharpness",
@@ -62,8 +72,11 @@ __all__ = [
     "interpolate_random",
     "interpolation_figure",
     "lanczos",
+    "linear_network_coefficient",
     "local_entropy",
+    "local_learning_coefficient",
     "loss_surface",
+    "normal_crossing_coefficient",
     "random_direction",
     "sam_sharpness",
     "save_figures",

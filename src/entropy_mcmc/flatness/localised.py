@@ -1,0 +1,212 @@
+r"""SGLD around a trained network, held there by a Gaussian.
+
+The chain moves :math:`u = (w - w^*)/s`, with one scale s per weight or tensor, and targets
+
+.. math:: p(u) \propto \exp\{-n\beta L(w^* + s u) - \tfrac\gamma2\|u\|^2\}.
+
+In the units of the samplers that is exp(−U/T) with T = 1/β and U = n(L + ½λ‖u‖²), λ = γT/n: plain
+`SGLD` in u, whose prior is the localisation. With the learning rate lr its step on the energy
+nβL + ½γ‖u‖² is α = lr·T/n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from entropy_mcmc.diagnostics import configurational_temperature
+from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.flatness.hessian import hessian_products, lanczos
+from entropy_mcmc.flatness.problem import (
+    Batch,
+    Data,
+    Loss,
+    batches,
+    device_of,
+    generator,
+    is_pair,
+    mean_over,
+    parameters,
+    vector,
+)
+from entropy_mcmc.samplers import SGLD
+
+CURVATURE_ROWS = 512  # rows on which the largest curvature is measured
+LANCZOS_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """The localised target, and the step with which it is sampled."""
+
+    num_data: int
+    temperature: float
+    localisation: float
+    scale: Sequence[Tensor]  # one per parameter tensor, each a number or of the tensor's shape
+    steps: int
+    lr: float = math.nan
+
+    @property
+    def inverse(self) -> float:
+        """nβ = n/T, the weight of the mean loss in the energy."""
+        return self.num_data / self.temperature
+
+    @property
+    def step_size(self) -> float:
+        """α = lr/(nβ), the step on the energy nβL + ½γ‖u‖²."""
+        return self.lr / self.inverse
+
+
+@dataclass(frozen=True)
+class MiniBatches:
+    """A fixed partition of the data; `get(i)` is batch i, `sizes` are the numbers of rows."""
+
+    get: Callable[[int], Batch]
+    sizes: Sequence[int]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in all."""
+        return sum(self.sizes)
+
+    def draw(self, count: int, seed: int) -> list[int]:
+        """Independent batches, drawn in proportion to their rows: unbiased for the mean loss."""
+        weights = torch.tensor(self.sizes, dtype=torch.float64)
+        return torch.multinomial(weights, count, True, generator=generator(seed)).tolist()
+
+    def first(self, rows: int) -> list[Batch]:
+        """Batches from the beginning, until they hold `rows` rows."""
+        taken: list[Batch] = []
+        for i in range(len(self.sizes)):
+            if sum(len(x) for x, _ in taken) >= rows:
+                break
+            taken.append(self.get(i))
+        return taken
+
+
+def partition(data: Data, batch_size: int | None, device: torch.device, seed: int) -> MiniBatches:
+    """Shuffled rows of (x, y) in batches; an iterable keeps its own batches, held in memory."""
+    if is_pair(data) and batch_size is not None and batch_size < len(data[0]):
+        x, y = data
+        order = torch.randperm(len(x), generator=generator(seed))
+        rows = torch.split(order, check_count("batch_size", batch_size))
+        return MiniBatches(
+            lambda i: (x[rows[i].to(x.device)], y[rows[i].to(y.device)]), list(map(len, rows))
+        )
+    own = list(batches(data, device, size=2**62))
+    if not own:
+        raise ConfigError("data must hold at least one row, got none")
+    return MiniBatches(own.__getitem__, [len(x) for x, _ in own])
+
+
+def start_losses(model: nn.Module, loss: Loss, parts: MiniBatches) -> list[float]:
+    """The loss of every batch at w*: subtracted from the same batch's loss along the chain."""
+    return [mean_over(model, loss, parts.get(i)) for i in range(len(parts.sizes))]
+
+
+def largest_curvature(
+    model: nn.Module, loss: Loss, data: Data, scale: Sequence[Tensor], seed: int
+) -> float:
+    """The largest eigenvalue of the Hessian of the mean loss in u, at least 0, by Lanczos."""
+    point = vector(model)
+    pairs = zip(parameters(model).values(), scale, strict=True)
+    flat = torch.cat([(torch.ones_like(p) * s.to(p)).reshape(-1) for p, s in pairs])
+
+    def product(v: Tensor) -> Tensor:
+        return flat * hessian_products(model, loss, data, (flat * v)[None])[0]
+
+    start = torch.randn(point.numel(), generator=generator(seed)).to(point)
+    diagonal, off = lanczos(product, start, LANCZOS_STEPS)
+    matrix = np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1)
+    return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One chain after its burn-in, a number per draw.
+
+    Attributes:
+        excess: Loss above that of w* on the same batch.
+        distance: ‖u‖².
+        temperature: Readings of the configurational temperature.
+        diverged: Step at which the loss was no longer finite; 0 if it always was.
+    """
+
+    excess: list[float]
+    distance: list[float]
+    temperature: list[float]
+    diverged: int = 0
+
+
+def run_chain(
+    model: nn.Module,
+    loss: Loss,
+    parts: MiniBatches,
+    starts: Sequence[float],
+    target: Target,
+    burn_in: int,
+    seed: int,
+) -> Trace:
+    """One chain from w*, the model's parameters; they are left where the chain ended."""
+    weights = list(parameters(model).values())
+    center = [p.detach().clone() for p in weights]
+    moved = [nn.Parameter(torch.zeros_like(p, dtype=_at_least_single(p))) for p in weights]
+    sampler = SGLD(
+        moved,
+        lr=target.lr,
+        num_data=target.num_data,
+        temperature=target.temperature,
+        weight_decay=target.localisation / target.inverse,
+        seed=seed,
+        check_every=0,  # the loss is looked at in every step
+    )
+    excess: list[float] = []
+    distance: list[float] = []
+    heat: list[float] = []
+    for step, i in enumerate(parts.draw(target.steps, seed)):
+        value, slopes = loss_and_gradients(model, loss, parts.get(i))
+        if not math.isfinite(value):
+            return Trace(excess, distance, heat, diverged=max(step, 1))
+        for u, slope, s in zip(moved, slopes, target.scale, strict=True):
+            u.grad = slope.to(u) * s.to(u)
+        if step >= burn_in:
+            excess.append(value - starts[i])
+            distance.append(sum(float(u.detach().square().sum()) for u in moved))
+            heat.append(configurational_temperature(sampler).value)
+        sampler.step()
+        _show(weights, center, target.scale, moved)
+    return Trace(excess, distance, heat)
+
+
+@torch.enable_grad()
+def loss_and_gradients(model: nn.Module, loss: Loss, batch: Batch) -> tuple[float, list[Tensor]]:
+    """The mean loss of a batch and its gradients, a few rows at a time."""
+    weights = list(parameters(model).values())
+    total, slopes, rows = 0.0, [torch.zeros_like(p) for p in weights], len(batch[0])
+    for x, y in batches(batch, device_of(model)):
+        value = loss(model(x), y) * (len(x) / rows)
+        parts = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
+        torch._foreach_add_(slopes, parts)
+        total += float(value.detach())
+    return total, slopes
+
+
+@torch.no_grad()
+def _show(
+    weights: Sequence[Tensor],
+    center: Sequence[Tensor],
+    scale: Sequence[Tensor],
+    moved: Sequence[Tensor],
+) -> None:
+    """Write w* + s·u into the model."""
+    for p, c, s, u in zip(weights, center, scale, moved, strict=True):
+        p.copy_(c + s.to(u) * u)
+
+
+def _at_least_single(p: Tensor) -> torch.dtype:
+    return torch.float64 if p.dtype == torch.float64 else torch.float32
