@@ -123,8 +123,9 @@ def local_learning_coefficient(
     >>> model, x = nn.Linear(2, 1, bias=False), torch.eye(2).repeat(50, 1)
     >>> def loss(output, target):
     ...     return (output - target).square().mean() / 2
-    >>> found = local_learning_coefficient(model, loss, (x, model(x).detach()), localisation=0.5)
-    >>> 0.8 < found.value < 1.1  # two regular parameters, less what the localisation holds
+    >>> data = x, model(x).detach()
+    >>> found = local_learning_coefficient(model, loss, data, localisation=2, steps=800, chains=2)
+    >>> 0.6 < found.value < 1.2  # two regular parameters, less what the localisation holds
     True
     """
     sampling = LocalSampling(

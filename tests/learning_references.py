@@ -28,7 +28,7 @@ def mean(output, target):
 
 
 def rows(n):
-    """Data of n rows; n alone matters."""
+    """Data of n rows, which the population losses do not look at."""
     return torch.zeros(n, 1, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
 
 
@@ -39,47 +39,57 @@ def normal_crossing(exponents):
 
 
 def crossing_by_quadrature(exponents, weight, gamma):
-    """nβ·E[∏ w_j^{2k_j}] in two dimensions, on a grid of log |w_j|: `weight` is nβ."""
-    log_w = np.linspace(-40, math.log(12 / math.sqrt(gamma)), 4001)
+    """Mean and deviation of nβ∏ w_j^{2k_j} in two dimensions, on a grid of log |w_j|.
+
+    `weight` is nβ; the density is exp(−nβ∏ w_j^{2k_j} − ½γ‖w‖²).
+    """
+    log_w = np.linspace(-40, math.log(12 / math.sqrt(gamma)), 2001)
     one, two = np.meshgrid(log_w, log_w, indexing="ij")
     energy = weight * np.exp(2 * exponents[0] * one + 2 * exponents[1] * two)
     prior = gamma / 2 * (np.exp(2 * one) + np.exp(2 * two))
     mass = np.exp(-energy - prior + one + two)  # dw = w dlog w
-    return float((mass * energy).sum() / mass.sum())
+    return _moments(mass, energy)
 
 
-def linear_network(inputs, outputs, hidden):
-    """½‖BA‖² of each copy: a two-layer linear network of true rank 0 on white inputs."""
+def _moments(mass, mean, variance=0.0):
+    """Mean and deviation of a number with these conditional means and variances."""
+    mass = mass / mass.sum()
+    first = float((mass * mean).sum())
+    return first, math.sqrt((mass * (variance + (mean - first) ** 2)).sum())
+
+
+def linear_network(a0, b0):
+    """½‖BA − B*A*‖² of each copy around (A*, B*): a two-layer linear network on white inputs."""
 
     def loss(w):
-        a = w[:, : hidden * inputs].view(-1, hidden, inputs)
-        b = w[:, hidden * inputs :].view(-1, outputs, hidden)
-        return (b @ a).square().sum((1, 2)) / 2
+        a = a0 + w[:, : a0.numel()].view(-1, *a0.shape)
+        b = b0 + w[:, a0.numel() :].view(-1, *b0.shape)
+        return (b @ a - b0 @ a0).square().sum((1, 2)) / 2
 
     return loss
 
 
 def pair_by_quadrature(inputs, outputs, weight, gamma):
-    """nβ·E[½‖BA‖²] for 2 hidden units and at least 2 outputs.
+    """Mean and deviation of nβ½‖BA‖² for 2 hidden units and at least 2 outputs.
 
     Given B, the weights A are Gaussian: integrating them out leaves ∏(aμ_i + γ)^(−M/2) over the two
     eigenvalues μ of BᵀB, whose density under the localisation is that of a Wishart matrix.
     """
-    log_mu = np.linspace(-30, math.log(150 / gamma), 3001)
+    log_mu = np.linspace(-40, math.log(150 / gamma), 2001)
     one, two = np.meshgrid(np.exp(log_mu), np.exp(log_mu), indexing="ij")
     powers = (outputs - 2 - 1) / 2
     log_mass = (powers + 1) * np.log(one * two) - gamma / 2 * (one + two)
     log_mass -= inputs / 2 * np.log((weight * one + gamma) * (weight * two + gamma))
     mass = np.exp(log_mass - log_mass.max()) * abs(one - two)
-    share = weight * one / (weight * one + gamma) + weight * two / (weight * two + gamma)
-    return float((mass * inputs / 2 * share).sum() / mass.sum())
+    first, second = weight * one / (weight * one + gamma), weight * two / (weight * two + gamma)
+    return _moments(mass, inputs / 2 * (first + second), inputs / 2 * (first**2 + second**2))
 
 
 def linear_network_by_gibbs(truth, weight, gamma, *, chains, steps, seed):
-    """nβ·E[½‖BA − B*A*‖²] and its standard error by exact Gibbs moves of A given B and back.
+    """Mean of nβ½‖BA − B*A*‖², its standard error and its deviation, by exact Gibbs moves.
 
-    `truth` is (A*, B*), where the localisation is centred. Given B, the columns of A are independent
-    Gaussians with precision aBᵀB + γ; given A, so are the rows of B. No step size enters.
+    `truth` is (A*, B*), the centre of the localisation. Given B, the columns of A are independent
+    Gaussians of precision aBᵀB + γ; given A, so are the rows of B. No step size enters.
     """
     draw = torch.Generator().manual_seed(seed)
     a0, b0 = (t.expand(chains, *t.shape) for t in truth)
@@ -98,5 +108,6 @@ def linear_network_by_gibbs(truth, weight, gamma, *, chains, steps, seed):
         b = given(a.mT, goal.mT, b0.mT).mT
         if step >= steps // 2:
             means.append(weight * (b @ a - goal).square().sum((1, 2)) / 2)
-    per_chain = torch.stack(means).mean(0)
-    return float(per_chain.mean()), float(per_chain.std() / math.sqrt(chains))
+    kept = torch.stack(means)
+    own = kept.mean(0)
+    return float(own.mean()), float(own.std() / math.sqrt(chains)), float(kept.std())

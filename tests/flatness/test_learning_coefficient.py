@@ -1,0 +1,375 @@
+"""The local learning coefficient against closed forms, quadrature and exact Gibbs draws.
+
+Copies of a small problem are summed (see `learning_references`), so that one chain is thousands.
+Where a test compares means over K copies at one time, averaging over draws only helps: the
+deviation of one copy over √K bounds the standard error from above.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from entropy_mcmc import flatness
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.flatness.learning_coefficient import estimate
+from entropy_mcmc.flatness.localised import partition
+from learning_references import (
+    Population,
+    crossing_by_quadrature,
+    linear_network,
+    linear_network_by_gibbs,
+    mean,
+    normal_crossing,
+    pair_by_quadrature,
+    rows,
+)
+
+
+def half_square(output, target):
+    return (output - target).square().sum(1).mean() / 2
+
+
+def of_population(loss, copies, size, n, **options):
+    """λ̂ per copy, and the whole estimate."""
+    sampling = flatness.LocalSampling(num_data=n, batch_size=None, **options)
+    found = estimate(Population(loss, copies, size), mean, rows(1), sampling)
+    return found.value / copies, found
+
+
+@pytest.mark.parametrize("part", [0.05, 0.5, 1.2])
+def test_quadratic_at_the_step_size_used(part):
+    """½ Σ a/(a+γ)/(1 − α(a+γ)/2); `part` is α times the largest curvature, stable below 2."""
+    n, gamma, copies = 1000, 20.0, 400
+    curvature = torch.tensor([0.0, 0.02, 0.3, 1.0], dtype=torch.float64)
+    weight = n / math.log(n)
+    a = weight * curvature
+    alpha = part / float(a[-1] + gamma)
+    got, found = of_population(
+        lambda w: (curvature * w.square()).sum(1) / 2,
+        copies,
+        4,
+        n,
+        localisation=gamma,
+        lr=alpha * weight,
+        steps=700,
+        burn_in=600,
+        chains=2,
+        seed=1,
+    )
+    expected = float((a / (a + gamma) / (1 - alpha * (a + gamma) / 2)).sum() / 2)
+    hot = float((1 / (1 - alpha * (a + gamma) / 2)).mean())
+    # Seed 1. One copy's energy is Σ a/(a+γ)/(1−…)·χ²/2: four bounds on the error of its mean.
+    spread = float((a / (a + gamma) / (1 - alpha * (a + gamma) / 2)).square().sum() / 2) ** 0.5
+    assert abs(got - expected) < 4 * spread / math.sqrt(2 * copies)
+    assert found.step_size == pytest.approx(alpha)
+    assert found.temperature == pytest.approx(math.log(n))
+    ratio = found.measured_temperature / found.temperature
+    assert abs(ratio - hot) < 4 * hot * math.sqrt(2 / (4 * 2 * copies))
+    assert any("too hot" in text for text in found.warnings) == (part > 1)
+
+
+def test_standard_error_and_automatic_step():
+    """γ small against the curvature: near d/2, within 4 of the reported standard errors."""
+    n, copies, gamma = 500, 20, 2.0
+    curvature = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    got, found = of_population(
+        lambda w: (curvature * w.square()).sum(1) / 2,
+        copies,
+        2,
+        n,
+        localisation=gamma,
+        steps=2000,
+        burn_in=1300,
+        chains=2,
+    )
+    a = n / math.log(n) * curvature
+    alpha = 0.1 / float(a.max() + gamma)
+    assert found.step_size == pytest.approx(alpha, rel=1e-6)
+    expected = float((a / (a + gamma) / (1 - alpha * (a + gamma) / 2)).sum() / 2)
+    assert abs(got - expected) < 4 * found.standard_error / copies  # seed 0, false alarm 6e-5
+    # One draw scatters by √(2/40) of the value; neighbours are correlated over some 20 steps.
+    assert 0.01 < found.standard_error / found.value < 0.05
+    assert found.trustworthy
+    assert found.rhat < 1.05
+    assert np.mean(found.chain_values) == pytest.approx(found.value)
+
+
+def test_mini_batches_heat_by_their_closed_form():
+    """One row per step on y = wx + e: c = 1 − α(nβx² + γ), Var w = (2α + (αnβ)²E r²)/(1 − E c²)."""
+    n, copies, gamma = 20, 400, 5.0
+    draw = torch.Generator().manual_seed(3)
+    x = torch.rand(n, 1, generator=draw, dtype=torch.float64) + 0.5
+    noise = torch.randn(n, copies, generator=draw, dtype=torch.float64)
+    noise -= x * (x.mT @ noise) / (x * x).sum()  # the least squares solution is w = 0
+    model = nn.Linear(1, copies, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
+    weight, lr = n / math.log(n), 0.05
+    alpha = lr / weight
+    sampling = flatness.LocalSampling(
+        localisation=gamma, lr=lr, steps=1200, burn_in=400, chains=2, batch_size=1, seed=2
+    )
+    found = estimate(model, half_square, (x, noise), sampling)
+    h, slope = x.square(), (x * noise).square().mean(0)
+    c = 1 - alpha * (weight * h + gamma)
+    variance = (2 * alpha + (alpha * weight) ** 2 * slope) / (1 - c.square().mean())
+    expected = float((weight * h.mean() * variance).sum() / 2)
+    calm = copies / 2 * float(weight * h.mean() / (weight * h.mean() + gamma))
+    assert abs(found.value - expected) < 4 * found.standard_error  # seed 2, false alarm 6e-5
+    assert expected > calm * 1.15
+    assert found.standard_error < 0.03 * expected
+    assert any("too hot" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize("exponents", [(1, 1), (1, 2)])
+def test_normal_crossing_at_finite_n(exponents):
+    """The exact values are 0.18 and 0.06, not λ = 1/2 and 1/4: n = 1000 is far from the limit."""
+    n, gamma, copies, alpha = 1000, 12.0, 4000, 2e-4
+    weight = n / math.log(n)
+    got, _ = of_population(
+        normal_crossing(exponents),
+        copies,
+        2,
+        n,
+        localisation=gamma,
+        lr=alpha * weight,
+        steps=1400,
+        burn_in=1000,
+        chains=2,
+    )
+    expected, spread = crossing_by_quadrature(exponents, weight, gamma)
+    # Seed 0. The step's own bias, under 1 %, is a third of a standard error.
+    assert abs(got - expected) < 4 * spread / math.sqrt(2 * copies)
+    assert 4 * spread / math.sqrt(2 * copies) < 0.15 * expected
+
+
+def test_linear_network_of_rank_zero_at_finite_n():
+    """λ = 3/2 in the limit; at n = 1000 and this γ the exact value is 0.74."""
+    n, gamma, copies, alpha = 1000, 12.0, 1000, 2e-4
+    weight, zero = n / math.log(n), torch.zeros(2, 2, dtype=torch.float64)
+    got, _ = of_population(
+        linear_network(zero, zero),
+        copies,
+        8,
+        n,
+        localisation=gamma,
+        lr=alpha * weight,
+        steps=1400,
+        burn_in=1000,
+        chains=2,
+    )
+    expected, spread = pair_by_quadrature(2, 2, weight, gamma)
+    assert abs(got - expected) < 4 * spread / math.sqrt(2 * copies)  # seed 0
+    assert 4 * spread / math.sqrt(2 * copies) < 0.09 * expected
+
+
+def test_linear_network_of_rank_one_at_finite_n():
+    """λ = 8 for (5, 5, 3, 1) in the limit; exact Gibbs draws give the value at n = 100."""
+    n, gamma, copies, alpha = 100, 5.0, 300, 3e-4
+    weight, a = n / math.log(n), torch.zeros(3, 5, dtype=torch.float64)
+    a[0, 0] = 1
+    truth = a, a.mT.clone()
+    got, _ = of_population(
+        linear_network(*truth),
+        copies,
+        30,
+        n,
+        localisation=gamma,
+        lr=alpha * weight,
+        steps=1600,
+        burn_in=1200,
+        chains=2,
+    )
+    expected, error, spread = linear_network_by_gibbs(
+        truth, weight, gamma, chains=200, steps=200, seed=0
+    )
+    tolerance = 4 * math.hypot(spread / math.sqrt(2 * copies), error)  # seed 0, false alarm 6e-5
+    assert abs(got - expected) < tolerance
+    assert tolerance < 0.09 * expected
+
+
+class Rescaled:
+    """A trained ReLU network, and the same function with its layers scaled by c and 1/c."""
+
+    c = 8.0
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1)).double()
+        x = torch.randn(60, 2, dtype=torch.float64)
+        with torch.no_grad():
+            self.data = x, self.model(x)
+            self.other = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1)).double()
+            self.other.load_state_dict(self.model.state_dict())
+            for p in self.other[0].parameters():
+                p.mul_(self.c)
+            self.other[2].weight.div_(self.c)
+        self.scale = {"0.weight": self.c, "0.bias": self.c, "2.weight": 1 / self.c}
+        self.sampling = flatness.LocalSampling(
+            localisation=50.0, lr=0.01, steps=800, chains=2, batch_size=None
+        )
+        self.plain = self.of(self.model)
+
+    def of(self, model, **changes):
+        return estimate(model, half_square, self.data, replace(self.sampling, **changes))
+
+
+@pytest.fixture(scope="module")
+def net():
+    return Rescaled()
+
+
+def test_rescaling_layers_changes_an_estimate_with_isotropic_localisation(net):
+    torch.testing.assert_close(net.other(net.data[0]), net.model(net.data[0]))
+    scaled = net.of(net.other)
+    error = math.hypot(net.plain.standard_error, scaled.standard_error)
+    assert abs(net.plain.value - scaled.value) > 8 * error
+    assert net.plain.trustworthy
+    assert scaled.trustworthy
+
+
+def test_rescaling_layers_with_gamma_and_preconditioner_changes_nothing(net):
+    """The chain in u is the same, step for step; only rounding differs."""
+    scaled = net.of(net.other, scale=net.scale)
+    assert scaled.value == pytest.approx(net.plain.value, rel=1e-6)
+    assert scaled.measured_temperature == pytest.approx(net.plain.measured_temperature, rel=1e-6)
+
+
+def test_rms_scale_is_invariant_under_rescaling(net):
+    options = {"scale": "rms", "lr": "auto", "localisation": 2.0, "steps": 200, "batch_size": 20}
+    plain, scaled = net.of(net.model, **options), net.of(net.other, **options)
+    assert scaled.lr == pytest.approx(plain.lr, rel=1e-4)
+    assert scaled.value == pytest.approx(plain.value, rel=1e-3)
+
+
+def test_scale_of_single_weights_and_of_a_zero_tensor():
+    model = nn.Linear(2, 1, dtype=torch.float64)
+    nn.init.zeros_(model.bias)
+    data = torch.randn(30, 2, dtype=torch.float64), torch.zeros(30, 1, dtype=torch.float64)
+    sampling = flatness.LocalSampling(steps=20, chains=2, scale="rms")
+    assert math.isfinite(estimate(model, half_square, data, sampling).value)
+    each = {"weight": torch.tensor([[1.0, 3.0]])}
+    assert math.isfinite(estimate(model, half_square, data, replace(sampling, scale=each)).value)
+
+
+def test_model_and_data_are_left_alone(problem, unchanged):
+    unchanged(problem.model)
+    sampling = flatness.LocalSampling(steps=20, chains=2, batch_size=7)
+    first = estimate(problem.model, problem.loss, problem.data, sampling)
+    again = estimate(problem.model, problem.loss, problem.data, sampling)
+    other = estimate(problem.model, problem.loss, problem.data, replace(sampling, seed=1))
+    assert first == again
+    assert first.value != other.value
+    assert first.loss == pytest.approx(float(problem.flat_loss(problem.flat())))
+
+
+def test_a_loader_keeps_its_batches(plain):
+    loader = [(plain.x[:13], plain.y[:13]), (plain.x[13:], plain.y[13:])]
+    parts = partition(loader, 5, torch.device("cpu"), 0)
+    assert parts.sizes == [13, 7]
+    drawn = torch.tensor(parts.draw(4000, 0))
+    # 13 of 20 rows: 0.65 ± 0.0075, four standard errors.
+    assert abs(float((drawn == 0).double().mean()) - 0.65) < 0.03
+    sampling = flatness.LocalSampling(steps=20, chains=2)
+    found = estimate(plain.model, plain.loss, loader, sampling)
+    assert found.num_data == 20
+    assert found.loss == pytest.approx(float(plain.flat_loss(plain.flat())))
+
+
+def test_bfloat16_weights_move_in_single_precision():
+    model = nn.Linear(3, 1).to(torch.bfloat16)
+    x = torch.randn(40, 3).to(torch.bfloat16)
+    data = x, model(x).detach()
+    sampling = flatness.LocalSampling(steps=30, chains=2, localisation=10.0)
+    before = model.weight.detach().clone()
+    found = estimate(model, lambda o, y: (o - y).float().square().mean() / 2, data, sampling)
+    assert 0 < found.value < 4
+    assert torch.equal(model.weight, before)
+
+
+WRONG = {
+    "diverged": {"lr": 1e4},
+    "shorter than": {"steps": 20},
+    "too few": {"steps": 4, "chains": 1},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_settings_that_fail_are_warned_about(plain, words):
+    with pytest.warns(UserWarning, match=words):
+        found = flatness.local_learning_coefficient(
+            plain.model, plain.loss, plain.data, **WRONG[words]
+        )
+    assert not found.trustworthy
+    assert f"not trustworthy: {found.warnings[0]}" in str(found)
+    assert math.isnan(found.value) == (words == "diverged")
+
+
+def test_a_maximum_is_negative_and_left():
+    """On −½w² inside a wide wall the chain runs outwards and the loss falls."""
+    _, found = of_population(
+        lambda w: (-w.square() / 2 + w**4 / 8).sum(1),
+        50,
+        1,
+        100,
+        localisation=2.0,
+        lr=0.02,
+        steps=1500,
+        chains=2,
+    )
+    text = " ".join(found.warnings)
+    assert "negative" in text
+    assert "the chains left" in text
+
+
+def test_chains_in_different_basins_have_not_mixed():
+    """Between two deep wells, on an even crest: each chain stays in the one that it falls into."""
+    _, found = of_population(
+        lambda w: 40 * torch.minimum((w + 1).square(), 2 * (w - 0.5).square() + 0.5).sum(1),
+        1,
+        1,
+        100,
+        localisation=0.01,
+        lr=0.002,
+        steps=100,
+        chains=8,
+    )
+    assert "not mixed" in " ".join(found.warnings)
+
+
+def test_a_good_estimate_reads_well(recwarn):
+    model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+    x = torch.eye(2, dtype=torch.float64).repeat(50, 1)
+    found = flatness.local_learning_coefficient(
+        model, half_square, (x, model(x).detach()), localisation=2.0, steps=1200, chains=2
+    )
+    assert not recwarn.list
+    lines = str(found).splitlines()
+    assert lines[0].startswith(f"local learning coefficient {found.value:.4g} ± ")
+    assert "a regular model of 2 parameters: 1" in lines[0]
+    assert f"R-hat {found.rhat:.3f}" in lines[1]
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"localisation": 0.0}, "localisation=0.0"),
+        ({"lr": "best"}, "lr='best'"),
+        ({"lr": -1.0}, "lr=-1.0"),
+        ({"scale": "norm"}, "scale='norm'"),
+        ({"scale": {"nothing": 1.0}}, "nothing"),
+        ({"scale": {"0.bias": 0.0}}, "0.bias.*positive"),
+        ({"scale": {"0.bias": torch.ones(3)}}, r"shape \(4,\)"),
+        ({"burn_in": 2000}, "burn_in=2000"),
+        ({"temperature": 0.0}, "temperature=0.0"),
+        ({"num_data": 1}, "num_data=1"),
+        ({"chains": 0}, "chains=0"),
+    ],
+)
+def test_bad_options_are_refused(plain, options, words):
+    with pytest.raises(ConfigError, match=words):
+        flatness.local_learning_coefficient(plain.model, plain.loss, plain.data, **options)
