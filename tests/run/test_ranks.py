@@ -1,5 +1,6 @@
 """One chain over several processes: the same chain as on one, on gloo."""
 
+import os
 import signal
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from safetensors.torch import load_file
 
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.folder import lock, read_existing
+from entropy_mcmc.run.journal import Journal
 from run.workers import (
     contents,
     finish_ranks,
@@ -104,6 +106,26 @@ def chains_config(folder, method="emcmc", chains=4, epochs=20):
 
 def without_config(folder):
     return {name: value for name, value in contents(folder).items() if name != "config.yaml"}
+
+
+def test_lines_after_a_resume_of_two_ranks_are_those_of_an_uninterrupted_run(tmp_path):
+    """The stop falls between two lines: each rank goes on with its own part of the mean loss."""
+    whole = replace(
+        double_config(tmp_path / "whole", strategy="ddp", epochs=20),
+        loss="run.workers:slow_loss",
+    )
+    stopped = replace(whole, run_dir=str(tmp_path / "stopped"))
+    finish_ranks(whole, 2)
+    processes = start_ranks(stopped, 2)
+    wait_for_steps(tmp_path / "stopped")
+    for process in processes:
+        os.kill(process.pid, signal.SIGTERM)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [143, 143]
+    finish_ranks(stopped, 2)
+    one, two = (Journal(tmp_path / name).events() for name in ("whole", "stopped"))
+    assert one == two
 
 
 @pytest.fixture(scope="module")

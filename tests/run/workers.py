@@ -31,6 +31,11 @@ def tiny_data(rows=64):
     return (x[:rows], y[:rows]), (x[rows:], y[rows:])
 
 
+def tiny_items():
+    """The training rows as a torch data set."""
+    return torch.utils.data.TensorDataset(*tiny_data()[0])
+
+
 def data_that_is_missing_on_rank_1():
     """As on a machine that does not have the files."""
     if os.environ["RANK"] == "1":

@@ -13,6 +13,7 @@ from entropy_mcmc.errors import ConfigError, check_choice, check_count
 
 Task = Literal["classification", "regression"]
 Split = Literal["train", "test"]
+MOST_CLASSES = 100_000  # a network with so many outputs is a mistake in the labels
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,19 @@ class Dataset:
         rows = hits.any(dim=1).nonzero().squeeze(1)
         labels = hits[rows].int().argmax(dim=1)
         return replace(self, inputs=self.inputs[rows], targets=labels, classes=len(classes))
+
+
+def count_classes(largest: int) -> int:
+    """The number of classes whose largest label is this; a label that is no class raises.
+
+    >>> count_classes(9)
+    10
+    """
+    if largest >= MOST_CLASSES:
+        raise ConfigError(
+            f"labels must be less than {MOST_CLASSES}, got {largest}; number the classes from 0 on"
+        )
+    return largest + 1
 
 
 def normalise(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

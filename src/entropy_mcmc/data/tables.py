@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import struct
+import zipfile
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from entropy_mcmc.data.dataset import Dataset, Split, statistics
+from entropy_mcmc.data.dataset import Dataset, Split, count_classes, statistics
 from entropy_mcmc.data.files import PathLike, damaged, find
 from entropy_mcmc.errors import ConfigError, MissingFileError, check_choice, check_count
 
 Floats = npt.NDArray[np.float64]
+LARGEST_UNPACKED = 256 * 2**20  # bytes that any archive may unpack to
+MOST_COMPRESSION = 100  # times its own size, for larger ones
 
 # Short names, and the names that the files carry.
 UCI = {
@@ -66,17 +72,51 @@ def _flags(file: Path, rows: int, index: int) -> npt.NDArray[np.bool_]:
 
 def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
     """Read all arrays of a `.npz`; object arrays, which need pickle, are refused."""
-    import zipfile
-    import zlib
-
     try:
+        if not file.is_file():
+            raise ValueError("no regular file")
         # Opened here, because np.load leaves a file open when its content is no archive.
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            if not isinstance(content, np.lib.npyio.NpzFile):
-                raise ValueError("a single array, not an archive")
-            return {name: content[name] for name in content.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise damaged(file, f"it is no archive of plain arrays ({error})") from error
+        with file.open("rb") as stream:
+            _check_sizes(zipfile.ZipFile(stream), file.stat().st_size)
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as content:
+                return {name: content[name] for name in content.files}
+    except _BROKEN_ARCHIVE as error:
+        raise damaged(file, f"it is no archive of plain arrays ({error!s:.200})") from error
+
+
+# What np.load and zipfile raise for content that no version of them wrote.
+_BROKEN_ARCHIVE = (
+    *(ValueError, OSError, EOFError, KeyError, IndexError, TypeError, AttributeError),
+    *(RuntimeError, SyntaxError, MemoryError, OverflowError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse arrays that are larger than their file can be meant to hold."""
+    members = archive.infolist()
+    if len({member.filename for member in members}) < len(members):
+        raise ValueError("two arrays have the same name")
+    total = sum(member.file_size for member in members)
+    if total > max(LARGEST_UNPACKED, MOST_COMPRESSION * size):
+        raise ValueError(f"{size} bytes that unpack to {total}")
+    for member in members:
+        with archive.open(member) as stream:
+            _check_header(member.filename, stream, member.file_size)
+
+
+def _check_header(name: str, stream: IO[bytes], size: int) -> None:
+    form = np.lib.format
+    version = form.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{name} has version {version} of the format")
+    read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects")
+    if math.prod(shape) * dtype.itemsize > size or min(shape, default=0) < 0:
+        raise ValueError(f"{name} claims the shape {shape} and has {size} bytes")
 
 
 def npz(path: PathLike, split: Split) -> Dataset:
@@ -106,6 +146,8 @@ def npz(path: PathLike, split: Split) -> Dataset:
 def _numeric(file: Path, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind not in "iuf" or not array.size or not np.isfinite(array).all():
         raise damaged(file, f"an array is empty, not finite or not numbers ({array.dtype})")
+    if not array.ndim:
+        raise damaged(file, "an array is a single number, without rows")
     return array
 
 
@@ -138,7 +180,7 @@ def _as_images(array: npt.NDArray[Any]) -> torch.Tensor:
 def _classified(file: Path, base: Dataset, train_labels: npt.NDArray[Any]) -> Dataset:
     from dataclasses import replace
 
-    classes = int(train_labels.max()) + 1
+    classes = count_classes(int(train_labels.max()))
     if base.targets.dim() != 1 or base.targets.min() < 0 or int(base.targets.max()) >= classes:
         raise damaged(file, f"classes must be one label in 0 … {classes - 1} for each row")
     return replace(base, task="classification", classes=classes, target_mean=0.0, target_std=1.0)

@@ -14,6 +14,8 @@ from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import RunConfig, leaves, with_parts
 from entropy_mcmc.run.engine import run
 
+_EXAMPLES = {"model": 'a torch.nn.Module or a name such as "mlp"', "data": "a pair (x, y)"}
+
 
 def sample(
     model: Any,
@@ -59,6 +61,12 @@ def sample(
     >>> len(posterior), posterior.predict(x).shape
     (8, torch.Size([40]))
     """
+    for name, value in (("model", model), ("data", data)):
+        if value is None:
+            raise ConfigError(
+                f"{name} must be given, got None; pass {_EXAMPLES[name]}, or run `emcmc sample` "
+                "for the embedded digits"
+            )
     config = replace(configured(options), method=method)
     config = with_parts(config, output={"progress": progress, "baseline": "none"})
     temporary = None if run_dir is not None else tempfile.mkdtemp(prefix="emcmc-")

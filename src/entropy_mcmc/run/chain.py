@@ -246,7 +246,7 @@ class Chain:
         refuse_non_finite(tensors, self.step)
         numbers = {
             "groups": groups,
-            "loss_sum": float(self.loss_sum),
+            **self._loss_sums(),
             "loss_count": self.loss_count,
             "averaged": self.averaged,
             "noisy": self.noisy,
@@ -260,6 +260,13 @@ class Chain:
             state = checkpoints.Checkpoint(self.step, tensors, numbers, known)
             checkpoints.save(self.context.checkpoints(self.number), state)
         self.context.fabric.barrier()
+
+    def _loss_sums(self) -> dict[str, Any]:
+        """The sum of the losses since the last line, and that of each process where several are."""
+        if self.context.fabric.world_size == 1:
+            return {"loss_sum": float(self.loss_sum)}
+        sums = self.context.fabric.all_gather(self.loss_sum).flatten().tolist()
+        return {"loss_sum": sum(sums) / len(sums), "loss_sums": sums}
 
     def restore(self) -> None:
         """Go to the newest checkpoint, if there is one."""
@@ -286,7 +293,10 @@ class Chain:
         numbers = saved.numbers
         self.average = unpack(saved.tensors, numbers["groups"], self.context.model, self.sampler)
         self.step, self.averaged = saved.step, numbers["averaged"]
-        self.loss_sum = torch.tensor(numbers["loss_sum"], dtype=torch.float64)
+        sums, fabric = numbers.get("loss_sums", ()), self.context.fabric
+        # The next line is that of an uninterrupted run only if each process goes on with its own.
+        own = sums[fabric.global_rank] if len(sums) == fabric.world_size else numbers["loss_sum"]
+        self.loss_sum = torch.tensor(own, dtype=torch.float64)
         self.loss_count = numbers["loss_count"]
         # Older checkpoints do not count them.
         self.noisy = numbers.get("noisy", 0)

@@ -191,7 +191,17 @@ def explained(folder: Path) -> Iterator[None]:
         full = full or "No space left" in str(error) or "too large" in str(error)
         what = "the disk is full" if full else "the folder cannot be written"
         remedy = "free some space" if full else "check the path and its permissions"
+        kept = "the last checkpoint is intact: " if has_checkpoint(folder) else ""
+        go_on = " to go on" if kept else ""
         raise StateError(
-            f"{folder}: {what} ({error}); the last checkpoint is intact: {remedy} and run the "
-            "same command again to go on"
+            f"{folder}: {what} ({error}); {kept}{remedy} and run the same command again{go_on}"
         ) from error
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run folder, or the folder of one of its chains, holds a checkpoint."""
+    try:
+        written = [*folder.glob("*.json"), *folder.glob("checkpoint/chain-*/*.json")]
+    except OSError:
+        return False
+    return any(map(_is_step, written))

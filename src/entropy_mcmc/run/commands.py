@@ -77,8 +77,7 @@ def _show_quality(found: Run, trust: Trust) -> None:
 def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: Trust) -> None:
     """Measure again, with corruptions, and print the table."""
     found = load_run(run, device, trust)
-    evaluate(found, corruption_types(corruptions), SEVERITIES, trust)
-    print(table(Journal(found.folder).evaluations()))
+    print(table(evaluate(found, corruption_types(corruptions), SEVERITIES, trust)))
 
 
 def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:

@@ -159,6 +159,9 @@ class RunConfig:
         check_count("schedule.epochs", self.schedule.epochs)
         check_count("data.batch_size", self.data.batch_size)
         check_count("data.workers", self.data.workers, least=0)
+        for name in ("lr", "inner_lr"):
+            if getattr(self.sampler, name) is not None:
+                check_positive(f"sampler.{name}", getattr(self.sampler, name))
         check_positive("output.checkpoint_seconds", self.output.checkpoint_seconds)
         check_positive("compute.timeout", self.compute.timeout)
         for name in ("devices", "nodes"):

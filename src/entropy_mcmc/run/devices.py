@@ -119,6 +119,21 @@ def check_precision(config: RunConfig) -> None:
     )
 
 
+def check_device(name: str) -> torch.device:
+    """The device of this name, if it can hold numbers here."""
+    try:
+        device = torch.device(name)
+        if device.type == "meta":
+            raise ValueError("it holds no values")
+        torch.zeros(1, device=device)
+    except (RuntimeError, ValueError, AssertionError, ImportError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"device must be one that is here, such as cpu or cuda, got {name!r} ({reason:.160})"
+        ) from error
+    return device
+
+
 def _processes(compute: ComputeConfig) -> tuple[int, int]:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return compute.devices, compute.nodes

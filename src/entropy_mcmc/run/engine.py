@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from entropy_mcmc.data import Dataset
-from entropy_mcmc.errors import ConfigError, EntropyMCMCError
+from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError, check_count
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
@@ -28,11 +28,12 @@ from entropy_mcmc.run.devices import (
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.likelihood import check_labels, check_shapes
 from entropy_mcmc.run.loop import run_chain
-from entropy_mcmc.run.methods import METHODS, choose_eta, fill
+from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill
 from entropy_mcmc.run.parallel import SharedPosterior, run_own_chains
-from entropy_mcmc.run.plan import cycle_steps
+from entropy_mcmc.run.plan import Plan, cycle_steps
 from entropy_mcmc.run.problem import Problem, build_problem, fingerprint
-from entropy_mcmc.run.source import Source
+from entropy_mcmc.run.progress import require_tensorboard
+from entropy_mcmc.run.source import Prefetched, Source, refuse_complex
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def run(
         more_cycles: Extend a finished run by this many cycles per chain.
         override: Go on although versions, threads or processor differ from the first start.
     """
+    if more_cycles is not None:
+        check_count("more_cycles", more_cycles)
     if config.compute.threads is not None:
         torch.set_num_threads(config.compute.threads)
     folder = Path(config.folder)
@@ -75,7 +78,16 @@ def run(
         own = own_fabric(fabric, config)
         network, module = setup(own, problem.model, config.compute)
         _probe(config, problem, own, module)
-        record = _settle(config, folder, fabric, own.world_size, problem, model, data, override)
+        old = folders.read(folder)
+        names = (_name(model, config.model.name), _name(data, config.data.name))
+        config, length = _resolve_again(config, old, problem, fabric, own.world_size)
+        record = _record(config, length, problem, names, fabric)
+        if old is not None:
+            folders.check_same(folder, old, record, override=override)
+            record = replace(record, machine=old.machine, more_cycles=old.more_cycles)
+        _rehearse(record, problem, network, more_cycles if old is None else None)
+        if old is None:
+            on_first(fabric, lambda: folders.write(folder, record))
         record = _extend(record, folder, fabric, more_cycles)
         context = _context(record, folder, own, problem, network, module)
         context = _run_chains(context, fabric)
@@ -126,42 +138,57 @@ def resolve(
     return with_parts(replace(config, chains=chains), compute={"micro_batches": micro}), length
 
 
-def _settle(
-    config: RunConfig,
-    folder: Path,
-    fabric: Any,
-    world_size: int,
-    problem: Problem,
-    model: Any,
-    data: Any,
-    override: bool,
-) -> Record:
-    """The record of this run: the stored one if it is the same, else a new one."""
-    old = folders.read(folder)
+def _resolve_again(
+    config: RunConfig, old: Record | None, problem: Problem, fabric: Any, world_size: int
+) -> tuple[RunConfig, int]:
+    """As `resolve`; what the first start fixed stays, so that other processes can go on."""
     if old is not None:
-        # Fixed by the first start, so that a run can go on with another number of processes.
         fixed = config.compute.micro_batches or old.config.compute.micro_batches
         config = with_parts(config, compute={"micro_batches": fixed})
         config = replace(config, chains=config.chains or old.config.chains)
-    config, length = resolve(
-        config, problem.source, world_size, chains=fabric.world_size // world_size
-    )
+    chains = fabric.world_size // world_size
+    config, length = resolve(config, problem.source, world_size, chains=chains)
     _check_split(config, world_size)
-    names = (
-        None if model is not None else config.model.name,
-        None if data is not None else config.data.name,
-    )
-    new = Record(
-        config,
-        fingerprint(problem, *names),
-        folders.machine(fabric.device.type, config.sampler.fused),
-        length,
-    )
-    if old is not None:
-        folders.check_same(folder, old, new, override=override)
-        return replace(new, machine=old.machine, more_cycles=old.more_cycles)
-    on_first(fabric, lambda: folders.write(folder, new))
-    return new
+    return config, length
+
+
+def _record(
+    config: RunConfig,
+    length: int,
+    problem: Problem,
+    names: tuple[str | None, str | None],
+    fabric: Any,
+) -> Record:
+    computer = folders.machine(fabric.device.type, config.sampler.fused)
+    return Record(config, fingerprint(problem, *names), computer, length)
+
+
+def _name(given: Any, configured: str) -> str | None:
+    """The name of a model or data; None for an object of a Python program."""
+    return None if given is not None else configured
+
+
+def _rehearse(record: Record, problem: Problem, network: Any, more: int | None) -> None:
+    """Make what a chain is made of, and throw it away: what does not fit is said before any file.
+
+    Otherwise the corrected command would be refused, as one of another config.
+    """
+    config = record.config
+    if more is not None:
+        raise StateError(
+            f"more_cycles extends a finished run, and this one has not begun, got {more}; leave "
+            "it out at the first start"
+        )
+    _roles(config)
+    if config.data.workers:
+        Prefetched(problem.source, config.data.workers, [0])
+    if config.output.tensorboard:
+        require_tensorboard()
+    if (config.chains or 1) > 1:
+        problem.fresh(1)
+    params = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+    sampler = build(config, params, problem.source.num_data, 0)
+    Plan(config, sampler, record.cycle_steps, record.cycles)
 
 
 def _check_split(config: RunConfig, world_size: int) -> None:
@@ -233,6 +260,7 @@ def _roles(config: RunConfig) -> str:
 def _probe(config: RunConfig, problem: Problem, fabric: Any, module: Any) -> None:
     """One batch through the network, so that what does not fit is said before any file is made."""
     inputs, targets = problem.source.micro(0, 0, 1)
+    refuse_complex("inputs", inputs)
     inputs = fabric.to_device(cast(inputs, config.compute.precision))
     module.eval()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,13 +31,19 @@ def evaluate(
     corruptions: Sequence[str] = (),
     severities: Sequence[int] = (),
     trust: Trust = NOTHING,
-) -> None:
-    """Measure a run and its baseline, and write the lines into `metrics.jsonl`."""
+) -> list[Event]:
+    """Measure a run and its baseline; keep the lines in `metrics.jsonl` unless the run goes on."""
     events = list(measure(run, run.record.config.method, corruptions, severities))
     if (run.folder / BASELINE / CONFIG).exists():
         baseline = load_run(run.folder / BASELINE, trust=trust)
         events += measure(baseline, baseline.record.config.method, corruptions, severities)
-    Journal(run.folder).replace_evaluations(list(events))
+    if not Journal(run.folder).replace_evaluations(list(events)):
+        print(
+            f"{run.folder} is used by a run that goes on: these scores are of the samples so far, "
+            "and are not kept",
+            file=sys.stderr,
+        )
+    return events
 
 
 def measure(

@@ -14,6 +14,8 @@ from entropy_mcmc import flatness
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import refresh_batchnorm
+from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.trust import NOTHING, Trust
@@ -170,8 +172,10 @@ def _rows(run: Run, part: object) -> Rows | None:
 
 
 def _write(comparison: flatness.Comparison, folder: Path, extra: Mapping[str, Any]) -> None:
-    paths = flatness.save_figures(comparison, folder, extra)
     table = folder / "flatness.json"
-    table.write_text(json.dumps(comparison.records(), indent=1), encoding="utf-8")
+    with explained(folder):
+        paths = flatness.save_figures(comparison, folder, extra)
+        with atomic(table) as temporary:
+            temporary.write_text(json.dumps(comparison.records(), indent=1), encoding="utf-8")
     print(comparison)
     print("written:", *(str(path) for path in (table, *paths)), sep="\n  ")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.errors import DamagedFileError, StateError
+from entropy_mcmc.posterior.files import WriterLock, atomic, is_regular
 from entropy_mcmc.run.checkpoint import explained
 
 NAME = "metrics.jsonl"
@@ -26,8 +27,19 @@ class Journal:
         """All whole lines."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="utf-8").splitlines()
-        return [event for event in map(_parse, lines) if event is not None]
+        try:
+            lines = self._text().splitlines()
+            return [event for event in map(_parse, lines) if event is not None]
+        except (OSError, ValueError, RecursionError) as error:
+            raise DamagedFileError(
+                f"{self.path} is damaged ({error!s:.200}); restore it from a copy, or remove the "
+                "lines that are no JSON"
+            ) from error
+
+    def _text(self) -> str:
+        if not is_regular(self.path):
+            raise ValueError("it is no regular file")
+        return self.path.read_text(encoding="utf-8")
 
     def append(self, event: Event) -> None:
         """Add a line; `sync` makes it last."""
@@ -57,10 +69,22 @@ class Journal:
         """Lines of the last evaluation."""
         return [event for event in self.events() if event["kind"] == "evaluate"]
 
-    def replace_evaluations(self, events: list[Event]) -> None:
-        """Put a new evaluation in the place of the last one."""
-        training = [event for event in self.events() if event["kind"] != "evaluate"]
-        self._rewrite([*training, *({"kind": "evaluate", **event} for event in events)])
+    def replace_evaluations(self, events: list[Event]) -> bool:
+        """Put a new evaluation in the place of the last one; False if a run is writing here.
+
+        A run that goes on appends lines, which rewriting the file would drop, and its last
+        evaluation is of all of its samples.
+        """
+        try:
+            lock = WriterLock(self.path.parent)
+        except StateError:
+            return False
+        try:
+            training = [event for event in self.events() if event["kind"] != "evaluate"]
+            self._rewrite([*training, *({"kind": "evaluate", **event} for event in events)])
+        finally:
+            lock.release()
+        return True
 
     def merge(self) -> None:
         """Take in the parts, in the order of the chains; done again after a kill, it is the same.
@@ -104,4 +128,12 @@ def _parse(line: str) -> dict[str, Any] | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "kind" in event else None
+    if not isinstance(event, dict) or "kind" not in event:
+        return None
+    if event["kind"] != "evaluate":
+        for name in ("chain", "step"):
+            if not isinstance(event.get(name), int):
+                raise ValueError(f"a line of kind {event['kind']!r:.40} has no {name}")
+    elif not isinstance(event.get("set"), str):
+        raise ValueError("an evaluation must name its set")
+    return event

@@ -9,7 +9,7 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.config_file import NAME as CONFIG
-from entropy_mcmc.run.devices import DOUBLE
+from entropy_mcmc.run.devices import DOUBLE, check_device
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.problem import build_problem
 from entropy_mcmc.run.trust import NOTHING, Trust, accept
@@ -24,6 +24,7 @@ def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) ->
         trust: Functions (`module:function`) that may be imported and called.
     """
     folder = Path(folder)
+    place = check_device(device)
     record = folders.read_existing(folder)
     for what, name in (("model", record.config.model.name), ("data", record.config.data.name)):
         if record.problem[what] != name:
@@ -35,5 +36,5 @@ def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) ->
     accept(record.config, trust, folder / CONFIG)
     problem = build_problem(record.config)
     model = problem.model.double() if record.config.compute.precision == DOUBLE else problem.model
-    posterior = Posterior.open(folder, model.to(device), output=problem.output)
+    posterior = Posterior.open(folder, model.to(place), output=problem.output)
     return Run(folder, record, replace(problem, model=model), posterior)

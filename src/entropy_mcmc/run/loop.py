@@ -55,6 +55,8 @@ def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Inter
                 context.journal.append(event)
             progress.show(event)
         signum = due.look(chain.step)
+        if context.peers is not None:
+            context.peers.working()
         trouble = context.peers.trouble if context.peers is not None else None
         if due.checkpoint or signum or trouble or chain.finished:
             chain.save()

@@ -77,7 +77,7 @@ def turn(folder: Path) -> Iterator[None]:
 def run_own_chains(context: Context, fabric: Any, loader: Iterable[Any]) -> None:
     """Make this process' chains and wait for the others; `fabric` is that of all processes."""
     mine = range(fabric.global_rank, context.config.chains or 1, fabric.world_size)
-    peers = Peers(fabric)
+    peers = Peers(fabric, context.config.compute.timeout)
     code = FAILED
     try:
         for chain in mine:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
+from entropy_mcmc.data.tables import read_npz
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.run.checkpoint import explained
@@ -43,6 +44,8 @@ def read_inputs(path: Path) -> Array:
         raise MissingFileError(f"{path} is not there; check the path of the inputs")
     try:
         values = _read_npz(path) if path.suffix == ".npz" else _read_csv(path)
+    except DamagedFileError:
+        raise
     except (ValueError, OSError, EOFError) as error:
         raise DamagedFileError(f"{path} cannot be read ({error})") from error
     if values.dtype.kind not in "iuf" or values.ndim < 2 or not len(values):
@@ -53,13 +56,11 @@ def read_inputs(path: Path) -> Array:
 
 
 def _read_npz(path: Path) -> Array:
-    with np.load(path, allow_pickle=False) as content:
-        names = list(content.files)
-        name = "x" if "x" in names else names[0] if len(names) == 1 else None
-        if name is None:
-            raise ValueError(f"it must hold an array named x, found {', '.join(names)}")
-        values: Array = content[name]
-        return values
+    content = read_npz(path)
+    name = "x" if "x" in content else next(iter(content)) if len(content) == 1 else None
+    if name is None:
+        raise ValueError(f"it must hold an array named x, it holds {', '.join(content)}")
+    return content[name]
 
 
 def _read_csv(path: Path) -> Array:

@@ -54,6 +54,7 @@ def build_problem(
     own = loss or (import_function(config.loss) if config.loss else None)
     factory = _factory(config, model, train, likelihood)
     start = factory(0)
+    _refuse_meta(start)
     return Problem(
         model=start,
         fresh=lambda chain: factory(chain).state_dict(),
@@ -76,19 +77,50 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
     """Training and test data."""
     chosen = config.data
     if data is None and ":" in chosen.name:
-        data = import_function(chosen.name)(**chosen.options)
+        function = import_function(chosen.name)
+        check_options(function, chosen.options, "data.options")
+        data = function(**chosen.options)
     if data is None or isinstance(data, str):
         name = data or chosen.name
         if name == "imagenet":
             return _imagenet(config)
+        _check_reader_options(chosen.options)
         options = {"folder": chosen.folder, **chosen.options}
         train, test = (data_sets.load(name, split=s, **options) for s in ("train", "test"))
         return train, test
+    if _is_array(data):
+        raise ConfigError(
+            f"data must have inputs and targets, got one array of shape {tuple(data.shape)}; pass "
+            "a pair (x, y)"
+        )
     if isinstance(data, Mapping):
+        if "train" not in data:
+            raise ConfigError(f"data must have an entry train, got {', '.join(map(str, data))}")
         return _as_set(data["train"]), _as_set(data.get("test"))
     if isinstance(data, tuple) and len(data) == 2 and not _is_array(data[0]):
         return _as_set(data[0]), _as_set(data[1])
     return _as_set(data), None
+
+
+def check_options(function: Callable[..., Any], options: Mapping[str, Any], where: str) -> None:
+    """Refuse options that a function does not take, and say which it takes."""
+    parameters = inspect.signature(function).parameters
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise ConfigError(
+            f"{where} do not fit {getattr(function, '__name__', function)} ({error}); it takes "
+            f"{', '.join(parameters) or 'none'}"
+        ) from error
+
+
+def _check_reader_options(options: Mapping[str, Any]) -> None:
+    known = set(inspect.signature(data_sets.load).parameters) - {"name", "split"}
+    for option in sorted(set(options) - known):
+        raise ConfigError(
+            f"data sets have no option data.options.{option}, got {options[option]!r}; they have "
+            f"{', '.join(sorted(known))}"
+        )
 
 
 def _imagenet(config: RunConfig) -> tuple[Any, Any]:
@@ -121,6 +153,15 @@ def _check_arrays(train: Any) -> None:
     if isinstance(train, Dataset):
         check_finite_rows("training inputs", train.inputs)
         check_finite_rows("training targets", train.targets)
+
+
+def _refuse_meta(model: nn.Module) -> None:
+    for name, param in model.named_parameters():
+        if param.is_meta:
+            raise ConfigError(
+                f"the model must have values, got {name} on the meta device; build it on the CPU, "
+                "or call model.to_empty(device='cpu') and initialise it"
+            )
 
 
 def _output(train: Any, likelihood: str) -> Output | None:
@@ -171,6 +212,7 @@ def _builder(config: RunConfig, model: Any, train: Any, likelihood: str) -> Call
     name, options = model or config.model.name, dict(config.model.options)
     if ":" in name:
         function = import_function(name)
+        check_options(function, options, "model.options")
         return lambda: function(**options)
     images = isinstance(train, Dataset) and train.inputs.dim() == 4
     fallback = "resnet50" if isinstance(train, ImageBatches) else "cnn" if images else "mlp"

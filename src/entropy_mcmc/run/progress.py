@@ -133,6 +133,11 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def _tensorboard_writer(folder: Path, start: int) -> Any:
+    return require_tensorboard()(folder, purge_step=start + 1, flush_secs=10)
+
+
+def require_tensorboard() -> Any:
+    """The class that writes TensorBoard events, or an error that says what to install."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -141,4 +146,4 @@ def _tensorboard_writer(folder: Path, start: int) -> Any:
             "run `pip install 'entropy-mcmc[tensorboard]'`, or leave the option out: "
             "metrics.jsonl has the numbers"
         ) from error
-    return SummaryWriter(folder, purge_step=start + 1, flush_secs=10)
+    return SummaryWriter

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from entropy_mcmc.data import Batches, Dataset, ImageBatches
 from entropy_mcmc.data.batches import check_split, order, steps_per_epoch
+from entropy_mcmc.data.dataset import count_classes
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.seeds import derive, seeded
 
@@ -97,8 +98,13 @@ class Mapped:
         start = position * self.batch_size + index * share
         rows = order(self.seed, epoch, len(self.items))[start : start + share].tolist()
         with seeded(derive(self.seed, "items", step, index, count)):
-            inputs, targets = self.collate([self.items[row] for row in rows])
-        return inputs, targets
+            batch = self.collate([self.items[row] for row in rows])
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            parts = len(batch) if isinstance(batch, tuple | list) else 1
+            raise ConfigError(
+                f"items of the data must be pairs (input, target), got items of {parts} parts"
+            )
+        return batch[0], batch[1]
 
 
 class Prefetched:
@@ -175,6 +181,7 @@ def dataset_of(x: Any, y: Any, name: str = "arrays") -> Dataset:
     inputs, targets = (
         torch.as_tensor(np.asarray(a) if not isinstance(a, Tensor) else a) for a in (x, y)
     )
+    _check_arrays(inputs, targets)
     if inputs.dtype == torch.float64:
         inputs = inputs.float()
     width = inputs.shape[1] if inputs.dim() > 1 else 1
@@ -182,5 +189,21 @@ def dataset_of(x: Any, y: Any, name: str = "arrays") -> Dataset:
     if targets.is_floating_point():
         return Dataset(name, inputs, targets.float(), "regression", None, *plain)
     _refuse_empty(len(targets))
-    classes = int(targets.max()) + 1
+    classes = count_classes(int(targets.max()))
     return Dataset(name, inputs, targets.long(), "classification", classes, *plain)
+
+
+def _check_arrays(inputs: Tensor, targets: Tensor) -> None:
+    for name, values in (("inputs", inputs), ("targets", targets)):
+        if not values.dim():
+            raise ConfigError(f"{name} must have one entry for each row, got a single number")
+        refuse_complex(name, values)
+
+
+def refuse_complex(name: str, values: Any) -> None:
+    """Raise for complex numbers, of which no sampler here is meant to learn."""
+    if isinstance(values, Tensor) and values.is_complex():
+        raise ConfigError(
+            f"{name} must be real numbers, got {values.dtype}; pass real and imaginary parts as "
+            "two features"
+        )
