@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 from entropy_mcmc import chains
 from entropy_mcmc.chains import compilation, noise_and_batches, sampling, steps
-from entropy_mcmc.samplers.codegen import quiet_compiler
+from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 
 ROWS, WEIGHTS, BATCH, LR = 12_000, 784, 64, 0.01
 

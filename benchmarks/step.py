@@ -19,8 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entropy_mcmc import models
-from entropy_mcmc.samplers import SGLD, EntropyMCMC, entropy_mcmc, fused
-from entropy_mcmc.samplers.buckets import Slot
+from entropy_mcmc.samplers import SGLD, EntropyMCMC, entropy_mcmc
+from entropy_mcmc.samplers.kernel import compiled
+from entropy_mcmc.samplers.kernel.tensor_buckets import Slot
+from entropy_mcmc.samplers.rule import Update
 
 N, LR, ETA, T = 50_000, 0.1, 4e-4, 1e-4
 SETTINGS = {"lr": LR, "num_data": N, "temperature": T, "seed": 0}
@@ -60,11 +62,12 @@ def floor() -> Callable[[], None]:
     """The same reads and writes without noise, as one compiled call on flat tensors."""
     size = sum(p.numel() for p in parameters())
     values = [torch.randn(size) for _ in range(3)]
-    coefficients = (LR, 0.0, 0.1, 0.0, 0.0)
+    coefficients = entropy_mcmc.Euler(LR, 0.0, 0.1, 0.0, 0.0)
+    update = Update(entropy_mcmc.euler, entropy_mcmc.Coupled, coefficients, normals=0)
     slots = (Slot(0, 0, size),)
 
     def step() -> None:
-        fused.run(entropy_mcmc.euler, 2, values, coefficients, None, slots)
+        compiled.run(update, values, None, slots)
 
     return torch.no_grad()(step)
 

@@ -18,40 +18,39 @@ RULES = "samplers/entropy_mcmc.py"
 
 # name: (file, text in the source, its wrong replacement)
 MUTANTS = {
-    "missing sqrt 2": ("samplers/scales.py", "math.sqrt(2.0 * rate", "math.sqrt(rate"),
+    "missing sqrt 2": ("units.py", "math.sqrt(2.0 * rate", "math.sqrt(rate"),
     "sequential update": (
         RULES,
-        "    theta = theta - lr * grad - decay * theta - pull\n"
-        "    guide = guide + pull - guide_decay",
-        "    theta = theta - lr * grad - decay * theta - pull\n"
-        "    pull = coupling * (theta - guide)\n    guide = guide + pull - guide_decay",
+        "    theta = v.theta - c.lr * grad - c.decay * v.theta - pull\n",
+        "    theta = v.theta - c.lr * grad - c.decay * v.theta - pull\n"
+        "    pull = c.coupling * (theta - v.guide)\n",
     ),
     "decay on the guide": (
         RULES,
-        "guide = guide + pull - guide_decay",
-        "guide = guide + pull - decay",
+        "guide = v.guide + pull - c.guide_decay",
+        "guide = v.guide + pull - c.decay",
     ),
     "shared noise": (
         RULES,
-        "guide + noise * eps[1]\n    return theta, guide",
-        "guide + noise * eps[0]\n    return theta, guide",
+        "guide + c.noise * eps[1]\n    return Coupled(theta, guide)",
+        "guide + c.noise * eps[0]\n    return Coupled(theta, guide)",
     ),
     "noise through momentum": (
-        "samplers/scales.py",
+        "units.py",
         'friction = 1.0 - group.get("momentum", 0.0)',
         "friction = 1.0",
     ),
     "N forgotten in the noise": (
-        "samplers/scales.py",
+        "units.py",
         "heat * friction / num_data",
         "heat * friction",
     ),
     "N forgotten in the coupling": (
-        "samplers/scales.py",
-        '(group["eta"] * num_data)',
-        '(group["eta"])',
+        "units.py",
+        "return lr / (eta * num_data)",
+        "return lr / eta",
     ),
-    "temperature ignored": ("samplers/scales.py", "rate * heat * friction", "rate * friction"),
+    "temperature ignored": ("units.py", "rate * heat * friction", "rate * friction"),
     "exact: half the decay rate": (
         RULES,
         "math.exp(-2 * s.alpha / eta)",
@@ -59,12 +58,13 @@ MUTANTS = {
     ),
     "gibbs: guide around the old theta": (
         RULES,
-        "    theta = theta + noise * eps[0]\n    return theta, theta + spread * eps[1]",
-        "    return theta + noise * eps[0], theta + spread * eps[1]",
+        "    theta = theta + c.noise * eps[0]\n"
+        "    return Coupled(theta, theta + c.spread * eps[1])",
+        "    return Coupled(theta + c.noise * eps[0], theta + c.spread * eps[1])",
     ),
     "velocity not rescaled": (
-        "samplers/scales.py",
-        'momentum * math.sqrt(group["lr"] / last)',
+        "units.py",
+        "momentum * math.sqrt(lr / last_lr)",
         "momentum * 1.0",
     ),
     "bfloat16 without masters": (

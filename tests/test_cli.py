@@ -113,7 +113,7 @@ def test_wrong_arguments_exit_with_two(arguments, code, capsys):
 
 def test_unknown_method_is_one_message(capsys):
     assert main(["sample", "--method", "adam"]) == 1
-    assert "method must be one of 'sgd'" in capsys.readouterr().err
+    assert "method must be one of 'emcmc'" in capsys.readouterr().err
 
 
 def test_no_run_folder_is_one_message(tmp_path, capsys):

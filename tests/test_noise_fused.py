@@ -12,8 +12,8 @@ import torch
 from scipy import stats
 
 from entropy_mcmc import noise
-from entropy_mcmc.samplers.codegen import quiet_compiler, two_vectors_at_a_time
-from entropy_mcmc.samplers.fused import OPTIONS
+from entropy_mcmc.samplers.kernel.compiled import OPTIONS
+from entropy_mcmc.samplers.kernel.inductor import quiet_compiler, two_vectors_at_a_time
 
 CPU = torch.device("cpu")
 SIZE = 2**20

@@ -7,47 +7,37 @@ load torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from entropy_mcmc.samplers import registry
+
 if TYPE_CHECKING:
     from entropy_mcmc import chains, diagnostics, flatness, metrics, recipes, schedules, theory
-    from entropy_mcmc.posterior import Posterior
-    from entropy_mcmc.run.api import sample
-    from entropy_mcmc.samplers import (
-        BSAM,
-        SAM,
-        SGHMC,
-        SGLD,
-        EntropyMCMC,
-        EntropySGD,
-        EntropySGLD,
-    )
+    from entropy_mcmc.posterior import Posterior as Posterior
+    from entropy_mcmc.run.api import sample as sample
+    from entropy_mcmc.samplers import BSAM as BSAM
+    from entropy_mcmc.samplers import SAM as SAM
+    from entropy_mcmc.samplers import SGHMC as SGHMC
+    from entropy_mcmc.samplers import SGLD as SGLD
+    from entropy_mcmc.samplers import EntropyMCMC as EntropyMCMC
+    from entropy_mcmc.samplers import EntropySGD as EntropySGD
+    from entropy_mcmc.samplers import EntropySGLD as EntropySGLD
 
 __version__ = "0.1.0.dev0"
 
+_HOMES = {
+    **registry.homes(),
+    "Posterior": "entropy_mcmc.posterior",
+    "sample": "entropy_mcmc.run.api",
+}
 __all__ = [
-    "BSAM",
-    "SAM",
-    "SGHMC",
-    "SGLD",
-    "EntropyMCMC",
-    "EntropySGD",
-    "EntropySGLD",
-    "Posterior",
+    *_HOMES,
     "chains",
     "diagnostics",
     "flatness",
     "metrics",
     "recipes",
-    "sample",
     "schedules",
     "theory",
 ]
-
-_SAMPLERS = ("BSAM", "SAM", "SGHMC", "SGLD", "EntropyMCMC", "EntropySGD", "EntropySGLD")
-_HOMES = {
-    **dict.fromkeys(_SAMPLERS, "entropy_mcmc.samplers"),
-    "Posterior": "entropy_mcmc.posterior",
-    "sample": "entropy_mcmc.run.api",
-}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.samplers import fused
+from entropy_mcmc.samplers.kernel import compiled as fused
 from run.test_ranks import double_config, largest_difference
 from run.test_resume import compare, kill_repeatedly, lines, with_slow_loss
 from run.workers import finish, finish_ranks, tiny_config

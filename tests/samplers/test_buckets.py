@@ -7,9 +7,20 @@ import torch
 
 from entropy_mcmc import noise
 from entropy_mcmc.errors import NonFiniteError
-from entropy_mcmc.samplers import SGLD, engine, fused
-from entropy_mcmc.samplers.buckets import MERGED, SMALL, Slot, merged_counters, plan, slot
-from entropy_mcmc.samplers.finite import FiniteWatch
+from entropy_mcmc.samplers import SGLD
+from entropy_mcmc.samplers.kernel import compiled
+from entropy_mcmc.samplers.kernel.advance import advance
+from entropy_mcmc.samplers.kernel.finite_gradients import FiniteWatch
+from entropy_mcmc.samplers.kernel.tensor_buckets import (
+    MERGED,
+    SMALL,
+    Slot,
+    merged_counters,
+    plan,
+    slot,
+)
+from entropy_mcmc.samplers.rule import Update
+from entropy_mcmc.samplers.sgld import Coefficients, Variables
 
 
 def test_every_slot_is_in_exactly_one_bucket():
@@ -62,7 +73,7 @@ def test_a_plain_parameter_owns_all_its_elements():
 
 def test_ranges_never_cross_a_multiple_of_2_30():
     for start, size in [(0, 5), (2**30 - 1, 3), (2**32 - 7, 2**31), (5, 2**30)]:
-        ranges = fused._ranges(start, size)
+        ranges = compiled._ranges(start, size)
         assert ranges[0][0] == start
         assert sum(length for _, length in ranges) == size
         for (a, length), (b, _) in itertools.pairwise(ranges):
@@ -75,12 +86,13 @@ def test_non_contiguous_and_empty_tensors_move(device):
     empty = torch.zeros(0, device=device)
     grads = [torch.ones(4, 3, device=device), empty.clone()]
 
-    def down(values, eps, coefficients):
-        return (values[0] - coefficients[0] * values[1],)
+    def down(v, grad, eps, c):
+        return Variables(v.theta - c.lr * grad)
 
     expected = theta - 2.0
     slots = (Slot(0, 0, 12), Slot(1, 0, 0))
-    engine.advance(down, [[theta, empty]], [grads], (2.0,), None, slots, fused=False)
+    update = Update(down, Variables, Coefficients(2.0, 0.0, 0.0), normals=0)
+    advance(update, [[theta, empty]], [grads], None, slots, fused=False)
     assert torch.equal(theta, expected)
 
 

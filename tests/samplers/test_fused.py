@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from entropy_mcmc import noise
-from entropy_mcmc.samplers import SGLD, EntropyMCMC, engine, entropy_mcmc, fused, sghmc, sgld
-from entropy_mcmc.samplers.buckets import Slot
+from entropy_mcmc.samplers import SGLD, EntropyMCMC, entropy_mcmc, sghmc, sgld
+from entropy_mcmc.samplers.kernel import advance as eager
+from entropy_mcmc.samplers.kernel import compiled as fused
+from entropy_mcmc.samplers.kernel.tensor_buckets import Slot
+from entropy_mcmc.samplers.rule import Update
 
 SHAPES = [(150, 300), (64,), (7, 3), (), (1,)]
 
@@ -111,11 +114,10 @@ def move(path, sizes, start, device):
     slots = tuple(Slot(5 + i, start, size) for i, size in enumerate(sizes))
     generator = torch.Generator().manual_seed(2)
     columns = [[torch.randn(n, generator=generator).to(device) for n in sizes] for _ in range(3)]
-    coefficients = (0.1, 0.01, 0.2, 0.0, 1.0)
+    coefficients = entropy_mcmc.Euler(0.1, 0.01, 0.2, 0.0, 1.0)
+    update = Update(entropy_mcmc.euler, entropy_mcmc.Coupled, coefficients, normals=2)
     schedule = noise.step_schedule(7, 10**9)
-    engine.advance(
-        entropy_mcmc.euler, columns[:2], columns[2:], coefficients, schedule, slots, fused=path
-    )
+    eager.advance(update, columns[:2], columns[2:], schedule, slots, fused=path)
     return columns[0] + columns[1]
 
 
@@ -199,12 +201,13 @@ KINDS = [
     for noisy in (False, True)
     for slots in ((Slot(0, 0, 500),), (Slot(0, 0, 200), Slot(1, 0, 300)))
 ]
+EULER = (entropy_mcmc.euler, entropy_mcmc.Coupled, entropy_mcmc.Euler)
 OTHER_RULES = [
-    (entropy_mcmc.exact, 2, 3, 5),
-    (entropy_mcmc.gibbs, 2, 3, 5),
-    (entropy_mcmc.euler_momentum, 4, 5, 6),
-    (sgld.langevin, 1, 2, 3),
-    (sghmc.hamiltonian, 2, 3, 4),
+    (entropy_mcmc.exact, entropy_mcmc.Coupled, entropy_mcmc.Exact),
+    (entropy_mcmc.gibbs, entropy_mcmc.Coupled, entropy_mcmc.Gibbs),
+    (entropy_mcmc.euler_momentum, entropy_mcmc.Moving, entropy_mcmc.Euler),
+    (sgld.langevin, sgld.Variables, sgld.Coefficients),
+    (sghmc.hamiltonian, sghmc.Variables, sghmc.Coefficients),
 ]
 
 
@@ -212,14 +215,16 @@ OTHER_RULES = [
 @pytest.mark.timeout(1200)
 def test_every_rule_and_every_kind_in_one_process(device):
     """Dynamo gives up after 8 compilations of one code object; none of ours comes near."""
-    euler = (entropy_mcmc.euler, 2, 3, 5)
-    cases = [(euler, *kind) for kind in KINDS] + [(rule, *KINDS[2]) for rule in OTHER_RULES]
-    for (rule, moves, count, coefficients), dtype, noisy, slots in cases:
+    cases = [(EULER, *kind) for kind in KINDS] + [(rule, *KINDS[2]) for rule in OTHER_RULES]
+    for (rule, variables, coefficients), dtype, noisy, slots in cases:
+        count = len(variables._fields) + 1
         values = torch.rand(count, 500, dtype=dtype, device=device)
         twin = values.clone()
-        numbers, schedule = (0.1,) * coefficients, noise.step_schedule(1, 2) if noisy else None
-        fused.run(rule, moves, list(values), numbers, schedule, slots)
-        engine.run_eager(rule, moves, list(twin), numbers, schedule, slots)
+        numbers = coefficients(*(0.1 for _ in coefficients._fields))
+        update = Update(rule, variables, numbers, normals=2 if noisy else 0)
+        schedule = noise.step_schedule(1, 2) if noisy else None
+        fused.run(update, list(values), schedule, slots)
+        eager.run_eager(update, list(twin), schedule, slots)
         torch.testing.assert_close(values, twin, rtol=1e-5, atol=1e-5)
 
 

@@ -24,11 +24,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from entropy_mcmc.samplers import fused
-from entropy_mcmc.samplers.codegen import KNOWN_TORCH, two_vectors_at_a_time
+from entropy_mcmc.samplers.kernel import compiled as kernel
+from entropy_mcmc.samplers.kernel.inductor import KNOWN_TORCH, two_vectors_at_a_time
 
 # A value of more than a few operations is stored, not computed again by each of its readers.
-OPTIONS: dict[str, Any] = {**fused.OPTIONS, "realize_opcount_threshold": 8}
+OPTIONS: dict[str, Any] = {**kernel.OPTIONS, "realize_opcount_threshold": 8}
 
 
 Call = Callable[[list[Tensor]], Sequence[Tensor]]

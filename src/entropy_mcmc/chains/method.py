@@ -1,53 +1,58 @@
-"""The update rule of a sampler with its coefficients, for chains that never change them."""
+"""The steps of a sampler for chains at a constant learning rate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler
-from entropy_mcmc.samplers.engine import Rule
-from entropy_mcmc.samplers.entropy_mcmc import choose_rule
-from entropy_mcmc.samplers.scales import scales
-from entropy_mcmc.samplers.sghmc import hamiltonian
-from entropy_mcmc.samplers.sgld import langevin
+from entropy_mcmc.samplers import Sampler, registry
+from entropy_mcmc.samplers.rule import Update
 
-SAMPLERS: dict[str, type[Sampler]] = {"emcmc": EntropyMCMC, "sgld": SGLD, "sghmc": SGHMC}
+
+def samplers() -> dict[str, type[Sampler]]:
+    """The samplers that chains can run, by name: those that take one gradient per step.
+
+    >>> "sgld" in samplers(), "sam" in samplers()
+    (True, False)
+    """
+    kinds = {name: registry.load(name) for name in registry.SAMPLERS}
+    return {name: kind for name, kind in kinds.items() if not kind.needs_closure}
+
+
+SAMPLERS = samplers()
 
 
 @dataclass(frozen=True)
 class Method:
-    """An update rule with its coefficients, and how many normals per element it takes."""
+    """Steps of a sampler: `first`, and from step number `settles` on `settled`."""
 
-    rule: Rule
-    coefficients: tuple[float, ...]
-    normals: int  # 0, 1 or 2
+    first: Update
+    settled: Update
+    settles: int
     seed: int
+
+    @property
+    def normals(self) -> int:
+        """Standard normals per element and step: 0, 1 or 2."""
+        return self.settled.normals
+
+    def early(self, start: int, count: int) -> int:
+        """How many of the steps start … start+count−1 come before `settles`."""
+        return min(max(self.settles - start, 0), count)
 
 
 def method_of(sampler: str, settings: dict[str, Any]) -> Method:
-    """Rule and coefficients, after the checks of the optimizer of the same name."""
-    optimizer: Any = SAMPLERS[sampler]
-    group = optimizer([nn.Parameter(torch.zeros(1))], **settings).param_groups[0]
-    s = scales(group)
-    if sampler == "emcmc":
-        (rule, coefficients), normals = choose_rule(group), 2
-    elif sampler == "sgld":
-        rule, coefficients, normals = langevin, (s.lr, s.decay, s.noise), 1
-    else:
-        coefficients = (s.lr, s.decay, s.noise, group["momentum"])
-        rule, normals = hamiltonian, 1
-    return Method(rule, coefficients, normals if s.noise > 0 else 0, group["seed"])
+    """The steps of a sampler, after the checks of its optimizer."""
+    kind = SAMPLERS[sampler]
+    group = kind.settings(**settings)
+    settles = kind.settles_after(group)
+    settled = kind.update({**group, "step": settles})
+    return Method(kind.update(group), settled, settles, group["seed"])
 
 
-def first_state(sampler: str, settings: dict[str, Any], flat: Tensor) -> list[Tensor]:
-    """θ of all chains and what the sampler keeps beside it, before the first step."""
-    if sampler == "sgld":
-        return [flat]
-    if sampler == "sghmc":
-        return [flat, torch.zeros_like(flat)]
-    velocities = 2 if settings.get("momentum") else 0
-    return [flat, flat.clone(), *(torch.zeros_like(flat) for _ in range(velocities))]
+def first_state(sampler: str, settings: dict[str, Any], flat: Tensor) -> Any:
+    """θ of all chains and what the sampler keeps beside it, by name, before the first step."""
+    group = SAMPLERS[sampler].settings(**settings)
+    return SAMPLERS[sampler].update(group).begin(flat, group)

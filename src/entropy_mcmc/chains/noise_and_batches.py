@@ -13,8 +13,8 @@ from torch import Tensor
 from entropy_mcmc import noise
 from entropy_mcmc.chains.energy import Energy
 from entropy_mcmc.chains.method import Method
-from entropy_mcmc.samplers import fused
-from entropy_mcmc.samplers.codegen import two_vectors_at_a_time
+from entropy_mcmc.samplers.kernel import compiled as kernel
+from entropy_mcmc.samplers.kernel.inductor import two_vectors_at_a_time
 
 BATCH_STREAM = 255
 BLOCK = 2**20  # normals drawn at a time: a call costs as much as 2**16 of them
@@ -114,4 +114,4 @@ def _rows(_: Any, words: Sequence[Tensor], x0: Tensor, x1: Tensor, size: int) ->
 
 @functools.cache
 def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=True, fullgraph=True, options=fused.OPTIONS)
+    return torch.compile(function, dynamic=True, fullgraph=True, options=kernel.OPTIONS)

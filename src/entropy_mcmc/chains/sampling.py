@@ -24,8 +24,8 @@ from entropy_mcmc.chains.method import SAMPLERS, first_state, method_of
 from entropy_mcmc.chains.noise_and_batches import LONGEST, Keys, NoiseAndBatches
 from entropy_mcmc.chains.steps import Steps
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
-from entropy_mcmc.samplers import fused
-from entropy_mcmc.samplers.codegen import quiet_compiler
+from entropy_mcmc.samplers.kernel.compiled import available
+from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 
 UNROLL = 16  # steps per call
 CACHE = 2**18  # bytes of a mini-batch that stay in a core's own cache
@@ -59,7 +59,7 @@ def run(
             None starts from the module's own parameters.
         steps: number of steps of each chain.
         lr: learning rate for the mean loss, as for the optimizers.
-        sampler: "emcmc", "sgld" or "sghmc".
+        sampler: name of a sampler that takes one gradient per step: "emcmc", "sgld", "sghmc", ….
         chains: number of chains.
         data: tensors or arrays of equal first dimension, handed to `energy` after theta.
         batch_size: rows drawn for each chain and step, with replacement; None takes all.
@@ -93,7 +93,7 @@ def run(
     sampled = Energy(as_function(energy, loss), layout, parts, batch_rows)
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
-    use = wanted and fused.available(device_type)
+    use = wanted and available(device_type)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         if use:
@@ -134,7 +134,7 @@ def _sample(
                 states[i] = replay(keep)
                 if not all_finite(states[i]):
                     report_divergence(replay, group.start, steps, settings["lr"])
-    guide = energy.layout.tree(draws[1]) if sampler == "emcmc" else None
+    guide = energy.layout.tree(draws[1]) if hasattr(variables, "guide") else None
     return Chains(energy.layout.tree(draws[0]), guide)
 
 

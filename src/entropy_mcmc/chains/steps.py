@@ -12,7 +12,7 @@ from entropy_mcmc.chains.compilation import Call, compiled, constants
 from entropy_mcmc.chains.divergence import Trace
 from entropy_mcmc.chains.energy import Energy
 from entropy_mcmc.chains.method import Method
-from entropy_mcmc.samplers import fused
+from entropy_mcmc.samplers.kernel.compiled import own_code
 
 REMEMBERED = 16  # compiled calls
 
@@ -25,7 +25,7 @@ class Steps:
 
     def __init__(self, energy: Energy, method: Method, use_compiler: bool) -> None:
         self._energy, self._method, self._use_compiler = energy, method, use_compiler
-        self._call: Call | None = None
+        self._calls: dict[int, Call] = {}  # by the number of steps before the method settles
 
     def block(
         self,
@@ -37,17 +37,22 @@ class Steps:
         """The state after calls that begin at step `start`; `show` sees the trace of each."""
         for drawn in calls:
             arguments = [*drawn, *self._energy.data, *state]
-            if self._call is None:
-                self._call = make_call(self._energy, self._method, arguments, self._use_compiler)
-            moved = self._call(arguments)
+            early = self._method.early(start, len(drawn[0]))
+            if early not in self._calls:
+                self._calls[early] = make_call(
+                    self._energy, self._method, early, arguments, self._use_compiler
+                )
+            moved = self._calls[early](arguments)
             show(start, moved[len(state) :])
             start += len(drawn[0])
             state = list(moved[: len(state)])
         return state
 
 
-def make_call(energy: Energy, method: Method, arguments: list[Tensor], use_compiler: bool) -> Call:
-    """Several steps in one call.
+def make_call(
+    energy: Energy, method: Method, early: int, arguments: list[Tensor], use_compiler: bool
+) -> Call:
+    """Several steps in one call, the first `early` of them before the method settles.
 
     From draws (normals, normals, rows), data and variables to new variables, and the first two of
     them after every step, (chain, step, element).
@@ -59,7 +64,8 @@ def make_call(energy: Energy, method: Method, arguments: list[Tensor], use_compi
         for k in range(rows.shape[0]):
             slope = energy.gradients(variables[0], rows[k], data)
             eps = (first[k], second[k]) if method.normals else None
-            variables = list(method.rule([*variables, slope], eps, method.coefficients))
+            step = method.first if k < early else method.settled
+            variables = list(step.rule(step.variables(*variables), slope, eps, step.coefficients))
             trace.append(variables[:2])
         kept = [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
         return [*variables, *kept]
@@ -71,13 +77,12 @@ def make_call(energy: Energy, method: Method, arguments: list[Tensor], use_compi
     threads = torch.get_num_threads()
     plain = constants(energy.mean_loss)
     what = (energy.mean_loss, plain, energy.layout, energy.batch_rows)
-    key = (*what, method.rule, method.coefficients, shapes, threads)
+    key = (*what, early, method.first if early else None, method.settled, shapes, threads)
     if key not in _compiled:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
-        _compiled[key] = compiled(
-            fused.own_code(advance, method.rule), arguments, direct=plain is not None
-        )
+        source = own_code(advance, method.settled.rule)
+        _compiled[key] = compiled(source, arguments, direct=plain is not None)
     return _compiled[key]
 
 

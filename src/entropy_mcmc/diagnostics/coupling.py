@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from entropy_mcmc import theory
+from entropy_mcmc import theory, units
 
 # Covariance (δδ, δv, vv) of one coordinate.
 Spread = tuple[float, float, float]
@@ -70,9 +70,8 @@ def move(group: Mapping[str, Any], last_lr: float) -> Move:
         group: lr, num_data, eta, temperature, noise, momentum and guide_update are read.
         last_lr: lr of the step before, 0 for none: velocities are rescaled by √(lr/lr_last).
     """
-    alpha, eta = group["lr"] / group["num_data"], group["eta"]
-    q = alpha / eta
-    heat = group["temperature"] if group["noise"] else 0.0
+    alpha, eta = units.step_size(group["lr"], group["num_data"]), group["eta"]
+    q, heat = alpha / eta, units.heat_of(group)
     if group["guide_update"] == "gibbs":
         return Move((0.0, 0.0, 0.0, 0.0), eta * heat, 0.0, False)
     if group["guide_update"] == "exact":
@@ -83,7 +82,7 @@ def move(group: Mapping[str, Any], last_lr: float) -> Move:
     injected, kicked = 4 * alpha * heat * (1 - mu), alpha**2
     if not mu:
         return Move((1 - 2 * q, 0.0, 0.0, 0.0), injected, kicked, False)
-    carried = mu * math.sqrt(group["lr"] / last_lr) if last_lr > 0 else mu
+    carried = units.carried_momentum(mu, group["lr"], last_lr)
     return Move((1 - 2 * q, carried, -2 * q, carried), injected, kicked, True)
 
 
@@ -96,7 +95,7 @@ def curvature_factor(group: Mapping[str, Any], h: float) -> float:
     >>> round(curvature_factor(group, 1.0), 4)  # 1.2583 against 1.25
     1.0066
     """
-    alpha, eta = group["lr"] / group["num_data"], float(group["eta"])
+    alpha, eta = units.step_size(group["lr"], group["num_data"]), float(group["eta"])
     if h == 0 or alpha == 0 or group["guide_update"] == "gibbs":
         return 1.0
     if group["guide_update"] == "exact":

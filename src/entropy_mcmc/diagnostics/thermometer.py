@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from entropy_mcmc import units
 from entropy_mcmc.diagnostics.coupling import Spread, curvature_factor, move
 from entropy_mcmc.errors import ConfigError, StateError, check_not_negative
 
@@ -85,7 +86,7 @@ class _Track:
         self.injected = step.apply(self.injected, step.injected)
         self.kicked = step.apply(self.kicked, step.kicked)
         self.clock += step.forgetting
-        on = group["noise"] and group["temperature"] > 0
+        on = units.heat_of(group) > 0
         self.relaxed = self.relaxed + 2 * _coupling(group) if on else 0.0
         self.forgotten = self.forgotten + step.forgetting if on else 0.0
         self.last_lr = group["lr"]
@@ -221,7 +222,7 @@ class Thermometer:
             expected=track.injected[0] / eta * curvature_factor(group, h),
             per_variance=track.kicked[0] / eta,
             temperature=group["temperature"],
-            alpha=track.last_lr / group["num_data"],
+            alpha=units.step_size(track.last_lr, group["num_data"]),
             clock=track.clock,
             rule=group["guide_update"],
         )
@@ -233,7 +234,7 @@ class Thermometer:
             f"the thermometer gives no reading before Σ 2·lr/(ηN) ≥ {RELAXED:g} since the noise "
             f"came on, now {slowest.relaxed:.3g}"
         )
-        if not group["noise"] or group["temperature"] == 0:
+        if units.heat_of(group) == 0:
             return f"{text}: the noise is off; read while it is on"
         if not group["lr"]:
             return f"{text}; lr is 0 and θ_a stands still"
@@ -278,7 +279,7 @@ def _pool(parts: list[Reading]) -> Reading:
 
 
 def _coupling(group: dict[str, Any]) -> float:
-    return float(group["lr"] / (group["eta"] * group["num_data"]))
+    return float(units.coupling(group["lr"], group["num_data"], group["eta"]))
 
 
 def _squared(theta: torch.Tensor, guide: torch.Tensor) -> float:

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-METHODS = {
-    "emcmc": "Entropy-MCMC",
-    "sgd": "SGD (one network)",
-    "sgld": "SGLD",
-    "sghmc": "SGHMC",
-    "entropy-sgd": "Entropy-SGD (one network)",
-    "entropy-sgld": "Entropy-SGLD",
-    "sam": "SAM (one network)",
-    "bsam": "bSAM",
-    "swa": "SWA (averaged weights)",
-    "ensemble": "Deep ensemble",
-}
+from entropy_mcmc.run.config import METHOD_LABELS
+
 # (option, words, unit or meaning)
 SETTINGS = (
     ("method", "Method", "how weights are moved and sampled"),
@@ -29,6 +19,7 @@ SETTINGS = (
     ("sampler.temperature", "Temperature T", "1 is the Bayes posterior, below 1 is colder"),
     ("sampler.eta", "Coupling η", "variance of θ_a around θ at T = 1; smaller ties tighter"),
     ("sampler.weight_decay", "Weight decay λ", "the prior is N(0, 1/(λN))"),
+    ("sampler.prior_variance", "Prior variance", "of each weight, instead of the weight decay"),
     ("sampler.momentum", "Momentum", "0 is none"),
     ("seed", "Seed", "fixes weights, batches and noise"),
 )
@@ -134,7 +125,7 @@ def class_name(data: str, label: int) -> str:
 
 def method_name(method: str) -> str:
     """A method in words."""
-    return METHODS.get(method, method)
+    return METHOD_LABELS.get(method, method)
 
 
 def arrow(name: str) -> str:

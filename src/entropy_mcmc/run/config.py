@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+from entropy_mcmc.samplers import registry
 
-METHODS = (
-    "sgd",
-    "sgld",
-    "sghmc",
-    "emcmc",
-    "entropy-sgd",
-    "entropy-sgld",
-    "sam",
-    "bsam",
-    "swa",
-    "ensemble",
-)
+# Methods of a run in print: every sampler, and what a run makes of SGD, which is SGHMC at T = 0.
+METHOD_LABELS = {
+    **{name: entry.label for name, entry in registry.SAMPLERS.items()},
+    "sgd": "SGD (one network)",
+    "swa": "SWA (averaged weights)",
+    "ensemble": "Deep ensemble",
+}
+METHODS = tuple(METHOD_LABELS)
 SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
 STRATEGIES = ("auto", "ddp", "fsdp2", "chains")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 LIKELIHOODS = ("classification", "regression")
+
+
+Part = TypeVar("Part")
 
 
 def option(default: Any, text: str) -> Any:
@@ -61,21 +61,31 @@ class DataConfig:
     )
 
 
+def with_hyper_parameters(cls: type[Part]) -> type[Part]:
+    """Add a field for every hyper-parameter of a sampler that the class does not write out."""
+    for name, declared in registry.declared().items():
+        if name != "num_data" and name not in cls.__annotations__:
+            cls.__annotations__[name] = declared.kind | None
+            setattr(cls, name, option(None, declared.help.rstrip(".")))
+    return cls
+
+
 @dataclass(frozen=True)
+@with_hyper_parameters
 class SamplerConfig:
-    """Numbers of the method; null takes the method's default, chosen for the data."""
+    """Hyper-parameters of the method; null takes the method's default, chosen for the data.
+
+    Written out are those that the run itself reads; the others come from the samplers.
+    """
 
     lr: float | None = option(None, "learning rate for the mean loss")
     temperature: float | None = option(None, "T of the target exp(-U/T)")
     weight_decay: float | None = option(None, "lambda of the prior N(0, I/(lambda N))")
+    prior_variance: float | None = option(None, "variance of the prior, instead of weight_decay")
     momentum: float | None = option(None, "mu of methods with momentum")
     eta: float | None = option(None, "variance of the guide around theta at T = 1")
-    guide_update: str | None = option(None, "rule of the guide: euler, exact or gibbs")
-    guide_weight_decay: float | None = option(None, "decay of the guide (authors' code)")
     inner_lr: float | None = option(None, "learning rate of the inner chain of entropy-sg(l)d")
     inner_steps: int | None = option(None, "gradients per step of entropy-sgd and entropy-sgld")
-    rho: float | None = option(None, "radius of sam and bsam")
-    initial_scale: float | None = option(None, "first s of bsam")
     clip_norm: float | None = option(
         None, "largest norm of the gradient; 1 for regression, .inf for none"
     )

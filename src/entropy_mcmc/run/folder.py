@@ -51,7 +51,7 @@ def machine(device_type: str, fused: str) -> dict[str, Any]:
     import torch
 
     from entropy_mcmc import __version__
-    from entropy_mcmc.samplers import fused as compiled
+    from entropy_mcmc.samplers.kernel import compiled
 
     path = "eager" if fused == "no" or not compiled.available(device_type) else fused
     return {

@@ -1,23 +1,25 @@
-"""The methods by name: their sampler, gradients per step, and defaults that work."""
+"""The methods by name: every sampler, and how a run uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from entropy_mcmc import samplers
+from entropy_mcmc import units
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
-from entropy_mcmc.samplers.base import Sampler
+from entropy_mcmc.samplers import SGHMC, Sampler, registry
+from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 
-# Of entropy-sgd and entropy-sgld; the outer step then replaces θ by the inner average.
-INNER_STEPS = 5
-
-_SAMPLING = {"cycles": 4, "burn_in": 0.8, "samples_per_cycle": 2}
-_POINT = {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 1}
+# Default schedule by what the sampler gives (`Sampler.result`).
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "samples": {"cycles": 4, "burn_in": 0.8, "samples_per_cycle": 2},
+    "point": {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 1},
+    "draws": {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 8},
+}
 
 
 @dataclass(frozen=True)
@@ -26,23 +28,36 @@ class Method:
 
     Attributes:
         sampler: The class.
-        numbers: Defaults of its options; only these may be set.
+        defaults: Hyper-parameters where the config has none.
+        options: Hyper-parameters that may be set.
         schedule: Defaults of the schedule.
-        gradients: Gradients per step, of which each has its own batch or all share one.
-        fresh_batches: Whether every gradient of a step sees the next batch.
-        draws: A sample is a draw around the weights, not the weights.
+        fixed: Hyper-parameters that are part of the method.
         averages: The one sample is the mean of the weights at the due steps.
         chains: Default number of chains.
     """
 
     sampler: type[Sampler]
-    numbers: dict[str, Any]
-    schedule: dict[str, Any] = field(default_factory=lambda: dict(_SAMPLING))
-    gradients: int = 1
-    fresh_batches: bool = False
-    draws: bool = False
+    defaults: Mapping[str, Any]
+    options: tuple[str, ...]
+    schedule: Mapping[str, Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     averages: bool = False
     chains: int = 1
+
+    @property
+    def gradients(self) -> int:
+        """Gradients per step with the defaults."""
+        return self.sampler.gradients_per_step(self.defaults)
+
+    @property
+    def fresh_batches(self) -> bool:
+        """Whether every gradient of a step sees the next batch."""
+        return self.sampler.fresh_batches
+
+    @property
+    def draws(self) -> bool:
+        """Whether a sample is a draw around the weights, not the weights."""
+        return self.sampler.result == "draws"
 
     @property
     def point(self) -> bool:
@@ -50,61 +65,23 @@ class Method:
         return self.schedule["samples_per_cycle"] == 1 or self.averages
 
 
-_SGD = {"lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
-_LANGEVIN = {"lr": 0.2, "temperature": 1e-2, "weight_decay": 5e-4}
-_ENTROPY = {
-    "lr": None,
-    "eta": None,
-    "inner_lr": 0.1,
-    "inner_steps": INNER_STEPS,
-    "weight_decay": 5e-4,
-}
-_BSAM = {"lr": 0.5, "rho": 0.01, "initial_scale": 1.0, "temperature": 1.0, "weight_decay": 5e-4}
+def _of_sampler(sampler: type[Sampler]) -> Method:
+    options = tuple(name for name in hyper_parameters(sampler) if name != "num_data")
+    return Method(sampler, sampler.run_defaults, options, SCHEDULES[sampler.result])
+
+
+def _of_sgd(schedule: Mapping[str, Any], **settings: Any) -> Method:
+    """SGD with momentum, in velocity form: SGHMC at T = 0."""
+    defaults = {"lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
+    options = (*defaults, "prior_variance")
+    return Method(SGHMC, defaults, options, schedule, {"temperature": 0.0}, **settings)
+
 
 METHODS: dict[str, Method] = {
-    # SGHMC at T = 0 is SGD with momentum in velocity form.
-    "sgd": Method(samplers.SGHMC, _SGD, _POINT),
-    "ensemble": Method(samplers.SGHMC, _SGD, _POINT, chains=4),
-    "swa": Method(
-        samplers.SGHMC,
-        _SGD,
-        {"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 20},
-        averages=True,
-    ),
-    "sgld": Method(samplers.SGLD, _LANGEVIN),
-    "sghmc": Method(samplers.SGHMC, {**_LANGEVIN, "lr": 0.02, "momentum": 0.9}),
-    "emcmc": Method(
-        samplers.EntropyMCMC,
-        {
-            **_LANGEVIN,
-            "lr": 0.4,
-            "eta": None,
-            "momentum": 0.0,
-            "guide_update": "euler",
-            "guide_weight_decay": 0.0,
-        },
-    ),
-    "entropy-sgd": Method(
-        samplers.EntropySGD,
-        {**_ENTROPY, "temperature": 1e-4},
-        _POINT,
-        gradients=INNER_STEPS,
-        fresh_batches=True,
-    ),
-    "entropy-sgld": Method(
-        samplers.EntropySGLD,
-        {**_ENTROPY, "temperature": 1e-2},
-        gradients=INNER_STEPS,
-        fresh_batches=True,
-    ),
-    "sam": Method(samplers.SAM, {**_SGD, "rho": 0.05}, _POINT, gradients=2),
-    "bsam": Method(
-        samplers.BSAM,
-        _BSAM,
-        {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 8},
-        gradients=2,
-        draws=True,
-    ),
+    **{name: _of_sampler(registry.load(name)) for name in registry.SAMPLERS},
+    "sgd": _of_sgd(SCHEDULES["point"]),
+    "ensemble": _of_sgd(SCHEDULES["point"], chains=4),
+    "swa": _of_sgd({"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 20}, averages=True),
 }
 
 _ALWAYS = ("clip_norm", "fused")
@@ -113,21 +90,24 @@ _ALWAYS = ("clip_norm", "fused")
 def fill(config: RunConfig, likelihood: str = "classification") -> RunConfig:
     """Put the method's defaults where the config has none; refuse options it does not have."""
     method = METHODS[config.method]
-    defaults = _for_regression(method) if likelihood == "regression" else method.numbers
+    defaults = _for_regression(method) if likelihood == "regression" else dict(method.defaults)
     given = {k: v for k, v in _present(vars(config.sampler)).items() if k not in _ALWAYS}
     for name, value in given.items():
-        if name not in method.numbers:
+        if name not in method.options:
             raise ConfigError(
                 f"method {config.method!r} has no option sampler.{name}, got {value!r}; "
-                f"it has {', '.join(method.numbers)}"
+                f"it has {', '.join(method.options)}"
             )
+    if "prior_variance" in given:
+        _check_prior(given)
+        del defaults["weight_decay"]
     schedule = {**method.schedule, **_present(vars(config.schedule))}
     filled = with_parts(config, sampler={**defaults, **given, **_set(config)}, schedule=schedule)
     _check_clip(filled)
     return filled
 
 
-def _present(values: dict[str, Any]) -> dict[str, Any]:
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -141,16 +121,16 @@ def _for_regression(method: Method) -> dict[str, Any]:
 
     Without them a warm restart meets gradients that are hundreds of times larger than at first.
     """
-    rates = {k: v / 4 for k, v in method.numbers.items() if k in ("lr", "inner_lr") and v}
+    rates = {k: v / 4 for k, v in method.defaults.items() if k in ("lr", "inner_lr") and v}
     clip = {} if method.sampler.needs_closure else {"clip_norm": 1.0}
-    return {**method.numbers, **rates, **clip}
+    return {**method.defaults, **rates, **clip}
 
 
 def gradients_per_step(config: RunConfig) -> int:
     """How much of the budget one step costs."""
-    if config.sampler.inner_steps is not None:
-        return config.sampler.inner_steps
-    return METHODS[config.method].gradients
+    method = METHODS[config.method]
+    settings = {**method.defaults, **_present(vars(config.sampler))}
+    return method.sampler.gradients_per_step(settings)
 
 
 def build(
@@ -158,13 +138,14 @@ def build(
 ) -> Sampler:
     """The sampler of a resolved config, over named parameters."""
     method = METHODS[config.method]
-    numbers: dict[str, Any] = {name: getattr(config.sampler, name) for name in method.numbers}
-    numbers["fused"] = {"auto": "auto", "yes": True, "no": False}[config.sampler.fused]
-    if method.sampler is not samplers.SAM:
-        numbers |= {"num_data": num_data, "seed": seed}
-    if "temperature" not in numbers and "num_data" in numbers:
-        numbers["temperature"] = 0.0
-    return method.sampler(list(params), **numbers)
+    given = _present({name: getattr(config.sampler, name) for name in method.options})
+    given |= {**method.fixed, "num_data": num_data}
+    given["fused"] = {"auto": "auto", "yes": True, "no": False}[config.sampler.fused]
+    if "noise" in method.sampler.entries:
+        given["seed"] = seed
+    make: Any = method.sampler
+    sampler: Sampler = make(list(params), **given)
+    return sampler
 
 
 def choose_eta(config: RunConfig, num_data: int, cycle_steps: int) -> RunConfig:
@@ -174,16 +155,28 @@ def choose_eta(config: RunConfig, num_data: int, cycle_steps: int) -> RunConfig:
     neither lags behind θ at the end of a cycle nor oscillates. The nested methods get an inner
     well wide enough for their chain, and the outer rate ηN, which moves θ onto the inner mean.
     """
-    sampler = config.sampler
-    if sampler.eta is None and config.method == "emcmc":
+    sampler, options = config.sampler, METHODS[config.method].options
+    if "inner_steps" in options:
+        assert sampler.inner_steps is not None
+        assert sampler.inner_lr is not None
+        wide = units.eta_of_horizon(10 * sampler.inner_steps, sampler.inner_lr, num_data)
+        eta = sampler.eta or wide
+        lr = sampler.lr or units.lr_of_full_pull(eta, num_data)
+        return with_parts(config, sampler={"eta": eta, "lr": lr})
+    if sampler.eta is None and "eta" in options:
         assert sampler.lr is not None
         horizon = max(4.0, cycle_steps / 20)
-        return with_parts(config, sampler={"eta": horizon * sampler.lr / num_data})
-    if sampler.inner_steps is None:
-        return config
-    assert sampler.inner_lr is not None
-    eta = sampler.eta or 10 * sampler.inner_steps * sampler.inner_lr / num_data
-    return with_parts(config, sampler={"eta": eta, "lr": sampler.lr or eta * num_data})
+        eta = units.eta_of_horizon(horizon, sampler.lr, num_data)
+        return with_parts(config, sampler={"eta": eta})
+    return config
+
+
+def _check_prior(given: Mapping[str, Any]) -> None:
+    if "weight_decay" in given:
+        raise ConfigError(
+            f"sampler.prior_variance and sampler.weight_decay state the same prior, got "
+            f"{given['prior_variance']!r} and {given['weight_decay']!r}; give one of them"
+        )
 
 
 def _check_clip(config: RunConfig) -> None:

@@ -12,16 +12,26 @@ Its posterior is N(ω, T/(N s)). Each step costs two gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from entropy_mcmc.errors import check_fraction, check_not_negative, check_positive
 from entropy_mcmc.samplers.base import Closure, Group, Params, Sampler
-from entropy_mcmc.samplers.engine import Pair
+from entropy_mcmc.samplers.hyper_parameters import (
+    LearningRate,
+    NumData,
+    PriorVariance,
+    Temperature,
+    WeightDecay,
+    fraction,
+    not_negative,
+    positive,
+)
+from entropy_mcmc.samplers.rule import Pair, Update, starts
+from entropy_mcmc.units import heat_of
 
 PREDICTIVE_STREAM = 1
 
@@ -37,6 +47,7 @@ class BSAM(Sampler):
         beta1: β₁ of the momentum m.
         beta2: β₂ of the scale s.
         weight_decay: δ, the prior's precision per example.
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
         damping: γ, keeps s away from zero.
         initial_scale: s₀ at the first step.
         temperature: T of the Gaussian; 0 switches the weight noise off.
@@ -46,37 +57,34 @@ class BSAM(Sampler):
     """
 
     needs_closure = True
+    result = "draws"
+    run_defaults: ClassVar = {
+        "lr": 0.5,
+        "rho": 0.01,
+        "initial_scale": 1.0,
+        "temperature": 1.0,
+        "weight_decay": 5e-4,
+    }
 
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        num_data: int | None = None,
-        rho: float = 0.05,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        weight_decay: float = 0.0,
-        damping: float = 0.1,
-        initial_scale: float = 1.0,
-        temperature: float = 1.0,
+        num_data: NumData = None,
+        rho: Annotated[float, not_negative()] = 0.05,
+        beta1: Annotated[float, fraction()] = 0.9,
+        beta2: Annotated[float, fraction()] = 0.999,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
+        damping: Annotated[float, not_negative()] = 0.1,
+        initial_scale: Annotated[float, positive()] = 1.0,
+        temperature: Temperature = 1.0,
         seed: int | None = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "num_data": num_data,
-            "rho": rho,
-            "beta1": beta1,
-            "beta2": beta2,
-            "weight_decay": weight_decay,
-            "damping": damping,
-            "initial_scale": initial_scale,
-            "temperature": temperature,
-            "noise": True,
-        }
-        super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
+        super().__init__(params, locals())
 
     def step(self, closure: Closure | None = None) -> Any:
         """Gradient at a draw, gradient at the neighbour, step from ω; returns the first loss."""
@@ -106,80 +114,91 @@ class BSAM(Sampler):
     def sampled(self, draw: int = 0) -> Iterator[None]:
         """Show draw number `draw` of N(ω, T/(N s)) to the model inside a `with` block."""
         params = [p for group in self.param_groups for p in group["params"]]
-        with self._restored_on_error(params) as copies:
-            for group in self.param_groups:
-                self._perturb(group, list(group["params"]), PREDICTIVE_STREAM, draw)
-            yield
-        self._restore(params, copies)
-
-    def _scales(self, group: Group, params: list[Tensor]) -> list[Tensor]:
-        for p in params:
-            if "scale" not in self.state[p]:
-                self._variable(p, "scale", None).fill_(group["initial_scale"])
-        return [self._variable(p, "scale", None) for p in params]
+        with self._block("sampled"):
+            with self._restored_on_error(params) as copies:
+                for group in self.param_groups:
+                    self._perturb(group, list(group["params"]), PREDICTIVE_STREAM, draw)
+                yield
+            self._restore(params, copies)
 
     def _perturb(self, group: Group, params: list[Tensor], stream: int = 0, draw: int = 0) -> None:
-        heat = group["temperature"] if group["noise"] else 0.0
+        heat = heat_of(group)
         if heat == 0 or not params:
             return
-        thetas = [self._theta(p) for p in params]
-        read = [self._scales(group, params)]
-        coefficients = (heat / group["num_data"],)
-        self._move(
-            perturb,
-            group,
-            params,
-            [thetas],
-            read,
-            coefficients,
-            noisy=True,
-            stream=stream,
-            inner=draw,
-        )
+        update = Update(perturb, Omega, Spread(heat / group["num_data"]), normals=1)
+        moved = [[self._theta(p) for p in params]]
+        scales = [self._scale(group, p) for p in params]
+        self._move(update, group, params, moved, [scales], stream=stream, inner=draw)
 
     @torch.no_grad()
     def _climb(self, active: list[tuple[Group, list[Tensor]]], first: dict[Tensor, Tensor]) -> None:
         for group, params in active:
-            for p, scale in zip(params, self._scales(group, params), strict=True):
-                self._theta(p).add_(first[p] / scale, alpha=group["rho"])
+            for p in params:
+                self._theta(p).add_(first[p] / self._scale(group, p), alpha=group["rho"])
             self._publish(params)
 
     def _descend(self, group: Group, params: list[Tensor], first: list[Tensor]) -> None:
-        thetas = [self._theta(p) for p in params]
-        means = [self._variable(p, "momentum", None) for p in params]
-        moved = [thetas, means, self._scales(group, params)]
-        names = ("lr", "beta1", "beta2", "weight_decay", "damping")
-        coefficients = tuple(group[name] for name in names)
-        read = [first, self._gradients(params)]
-        self._move(descend, group, params, moved, read, coefficients, noisy=False)
+        c = Coefficients(*(group[name] for name in Coefficients._fields))
+        update = Update(descend, Variables, c, normals=0)
+        moved = self._variables(update, group, params)
+        self._move(update, group, params, moved, [first, self._gradients(params)])
 
-    def _check_group(self, group: Group) -> None:
-        super()._check_group(group)
-        check_not_negative("rho", group["rho"])
-        check_fraction("beta1", group["beta1"])
-        check_fraction("beta2", group["beta2"])
-        check_not_negative("damping", group["damping"])
-        check_positive("initial_scale", group["initial_scale"])
+    def _scale(self, group: Group, param: Tensor) -> Tensor:
+        return self._variable(param, "scale", group["initial_scale"])
 
-    def _target(self, group: Group) -> str:
+    @staticmethod
+    def gradients_per_step(group: Mapping[str, Any]) -> int:
+        """At a draw and at its neighbour."""
+        return 2
+
+    @staticmethod
+    def target(group: Group) -> str:
+        """The Gaussian that it fits."""
         return "Gaussian N(ω, T/(N s)) fitted by a relaxed Bayes objective"
 
 
-def perturb(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor]:
-    """ω + √(T/(N s))·ε from (ω, s) and (T/N,)."""
-    omega, scale = values
+class Omega(NamedTuple):
+    """The variable of a draw."""
+
+    omega: Tensor
+
+
+class Spread(NamedTuple):
+    """The number of a draw: T/N."""
+
+    variance: float
+
+
+class Variables(NamedTuple):
+    """What is kept for each parameter: ω, its momentum m and its scale s."""
+
+    omega: Tensor
+    momentum: Tensor = starts(0.0)
+    scale: Tensor = starts("initial_scale")
+
+
+class Coefficients(NamedTuple):
+    """Numbers of one step: lr, β₁, β₂, δ and γ, by the names of the hyper-parameters."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    weight_decay: float
+    damping: float
+
+
+def perturb(v: Omega, scale: Tensor, eps: Pair | None, c: Spread) -> Omega:
+    """A draw of N(ω, T/(N s))."""
     assert eps is not None
-    return (omega + (coefficients[0] / scale).sqrt() * eps[0],)
+    return Omega(v.omega + (c.variance / scale).sqrt() * eps[0])
 
 
 def descend(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(ω, m, s) from (ω, m, s, g, g̃) and (lr, β₁, β₂, δ, γ)."""
-    omega, momentum, scale, first, second = values
-    lr, beta1, beta2, decay, damping = coefficients
-    momentum = beta1 * momentum + (1 - beta1) * (second + decay * omega)
-    new_scale = beta2 * scale + (1 - beta2) * (scale.sqrt() * first.abs() + damping + decay)
-    return omega - lr * momentum / scale, momentum, new_scale
+    v: Variables, first: Tensor, second: Tensor, eps: Pair | None, c: Coefficients
+) -> Variables:
+    """One step from the gradients g at the draw and g̃ at its neighbour, with the old s."""
+    slope = second + c.weight_decay * v.omega
+    momentum = c.beta1 * v.momentum + (1 - c.beta1) * slope
+    curvature = v.scale.sqrt() * first.abs() + c.damping + c.weight_decay
+    scale = c.beta2 * v.scale + (1 - c.beta2) * curvature
+    return Variables(v.omega - c.lr * momentum / v.scale, momentum, scale)

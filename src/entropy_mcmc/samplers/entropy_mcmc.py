@@ -26,18 +26,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Annotated, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from entropy_mcmc.errors import ConfigError, check_choice, check_not_negative
+from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Group, Params, Sampler
-from entropy_mcmc.samplers.engine import Pair, Rule
-from entropy_mcmc.samplers.explain import describe_posterior
-from entropy_mcmc.samplers.guide import showing_guide
-from entropy_mcmc.samplers.scales import carried_momentum, scales
+from entropy_mcmc.samplers.hyper_parameters import (
+    Eta,
+    LearningRate,
+    Momentum,
+    NumData,
+    PriorVariance,
+    Temperature,
+    WeightDecay,
+    one_of,
+)
+from entropy_mcmc.samplers.kernel.swap import showing
+from entropy_mcmc.samplers.rule import Pair, Update, starts
+from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
 
 OSCILLATES = 0.5
 
@@ -54,6 +62,7 @@ class EntropyMCMC(Sampler):
             choose it with N, lr and the length of a cycle in mind.
         temperature: T of the target; 0 is the noiseless optimizer.
         weight_decay: λ of the prior N(0, I/(λN)) of θ; it never touches θ_a.
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
         momentum: μ; needs guide_update="euler".
         guide_update: "euler" (the paper), "exact" (stable for every η) or "gibbs".
         guide_weight_decay: decay of θ_a, 0 in theory; the authors' published code decays it too.
@@ -72,61 +81,75 @@ class EntropyMCMC(Sampler):
     (True, True)
     """
 
+    run_defaults: ClassVar = {
+        "lr": 0.4,
+        "temperature": 1e-2,
+        "weight_decay": 5e-4,
+        "eta": None,
+        "momentum": 0.0,
+        "guide_update": "euler",
+        "guide_weight_decay": 0.0,
+    }
+    entries: ClassVar = {"last_lr": 0.0, "noise": True}
     _warned = False
 
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        num_data: int | None = None,
-        eta: float,
-        temperature: float = 1.0,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
-        guide_update: str = "euler",
-        guide_weight_decay: float = 0.0,
+        num_data: NumData = None,
+        eta: Eta,
+        temperature: Temperature = 1.0,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
+        momentum: Momentum = 0.0,
+        guide_update: Annotated[str, one_of("euler", "exact", "gibbs")] = "euler",
+        guide_weight_decay: WeightDecay = 0.0,
         seed: int | None = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "num_data": num_data,
-            "eta": eta,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "last_lr": 0.0,
-            "guide_update": guide_update,
-            "guide_weight_decay": guide_weight_decay,
-            "noise": True,
-        }
-        super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
+        super().__init__(params, locals())
 
     def guide(self) -> AbstractContextManager[None]:
         """Show θ_a to the model inside a `with` block; buffers (batch norm) are the caller's."""
         if self._watch:
             self._watch.report()
-        return showing_guide(self)
+        return showing(self, "guide")
 
-    def _update(self, group: Group, params: list[Tensor]) -> None:
-        thetas = [self._theta(p) for p in params]
-        moved = [thetas, [self._variable(p, "guide", self._theta(p)) for p in params]]
-        if group["momentum"]:
-            moved.append([self._variable(p, "velocity", None) for p in params])
-            moved.append([self._variable(p, "guide_velocity", None) for p in params])
-        rule, coefficients = choose_rule(group)
-        grads = self._gradients(params)
-        noisy = scales(group).noise > 0
-        self._move(rule, group, params, moved, [grads], coefficients, noisy=noisy)
-        group["last_lr"] = group["lr"]
+    @staticmethod
+    def update(group: Group) -> Update:
+        """The coupled step of a group, by its `guide_update`."""
+        s, rule, eta = scales(group), group["guide_update"], group["eta"]
+        normals = 2 if s.noise else 0
+        if rule == "exact":
+            shrink = math.exp(-2 * s.alpha / eta)
+            spread = math.sqrt(-eta * s.heat * math.expm1(-4 * s.alpha / eta))
+            centre = math.sqrt(s.alpha * s.heat)
+            return Update(exact, Coupled, Exact(s.lr, s.decay, centre, shrink, spread), normals)
+        if rule == "gibbs":
+            spread = math.sqrt(eta * s.heat)
+            return Update(
+                gibbs, Coupled, Gibbs(s.lr, s.decay, s.coupling, s.noise, spread), normals
+            )
+        guide_decay = s.lr * group["guide_weight_decay"]
+        if not group["momentum"]:
+            c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise)
+            return Update(euler, Coupled, c, normals)
+        momentum = carried_momentum(group["momentum"], group["lr"], group["last_lr"])
+        c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise, momentum)
+        return Update(euler_momentum, Moving, c, normals)
+
+    @staticmethod
+    def target(group: Group) -> str:
+        """The posterior of θ, tempered, and the Gaussian of θ_a around θ."""
+        spread = math.sqrt(group["eta"] * group["temperature"])
+        return f"{posterior_in_words(group)}; θ_a | θ ~ N(θ, {spread:.4g}² I)"
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
         update = group["guide_update"]
-        check_choice("guide_update", update, ("euler", "exact", "gibbs"))
-        check_not_negative("guide_weight_decay", group["guide_weight_decay"])
         if update == "euler":
             self._check_coupling(group)
             return
@@ -139,93 +162,105 @@ class EntropyMCMC(Sampler):
 
     def _check_coupling(self, group: Group) -> None:
         coupling = scales(group).coupling
-        found = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
+        given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
         least = group["lr"] / ((1 + group["momentum"]) * group["num_data"])
         if group["eta"] <= least:
             raise ConfigError(
                 f"eta must be greater than lr/((1+momentum)·num_data) = {least:.4g} for the Euler "
-                f"rule, which diverges below, got {found}; use a larger eta, a smaller lr, or "
+                f"rule, which diverges below, got {given}; use a larger eta, a smaller lr, or "
                 f'guide_update="exact"'
             )
         if coupling > OSCILLATES and not self._warned:
             self._warned = True
             warnings.warn(
                 f"lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
-                f"around each other and the chain is hotter than T ({found}); use a larger eta, a "
+                f"around each other and the chain is hotter than T ({given}); use a larger eta, a "
                 f'smaller lr, or guide_update="exact"',
                 UserWarning,
                 stacklevel=2,
             )
 
-    def _target(self, group: Group) -> str:
-        spread = math.sqrt(group["eta"] * group["temperature"])
-        return f"{describe_posterior(group)}; θ_a | θ ~ N(θ, {spread:.4g}² I)"
+
+class Coupled(NamedTuple):
+    """What the chain keeps for each parameter."""
+
+    theta: Tensor
+    guide: Tensor = starts("theta")
 
 
-def choose_rule(group: Group) -> tuple[Rule, tuple[float, ...]]:
-    """The update rule of a group and the coefficients that it takes."""
-    s, update, eta = scales(group), group["guide_update"], group["eta"]
-    if update == "exact":
-        shrink = math.exp(-2 * s.alpha / eta)
-        spread = math.sqrt(-eta * s.heat * math.expm1(-4 * s.alpha / eta))
-        return exact, (s.lr, s.decay, math.sqrt(s.alpha * s.heat), shrink, spread)
-    if update == "gibbs":
-        return gibbs, (s.lr, s.decay, s.coupling, s.noise, math.sqrt(eta * s.heat))
-    common = (s.lr, s.decay, s.coupling, s.lr * group["guide_weight_decay"], s.noise)
-    if group["momentum"]:
-        return euler_momentum, (*common, carried_momentum(group))
-    return euler, common
+class Moving(NamedTuple):
+    """What it keeps with momentum."""
+
+    theta: Tensor
+    guide: Tensor = starts("theta")
+    velocity: Tensor = starts(0.0)
+    guide_velocity: Tensor = starts(0.0)
 
 
-def euler(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
-    """(θ, θ_a) from (θ, θ_a, ĝ) and (lr, lr·λ, lr/(ηN), decay of the guide, noise scale)."""
-    theta, guide, grad = values
-    lr, decay, coupling, guide_decay, noise = coefficients
-    pull = coupling * (theta - guide)
-    theta = theta - lr * grad - decay * theta - pull
-    guide = guide + pull - guide_decay * guide
+class Euler(NamedTuple):
+    """Numbers of an Euler step: lr, lr·λ, lr/(ηN), lr·(decay of θ_a), noise scale, and μ."""
+
+    lr: float
+    decay: float
+    coupling: float
+    guide_decay: float
+    noise: float
+    momentum: float = 0.0
+
+
+class Exact(NamedTuple):
+    """Numbers of an exact step: lr, lr·λ, √(αT), e^{−2α/η} and √(ηT(1−e^{−4α/η}))."""
+
+    lr: float
+    decay: float
+    drift: float
+    shrink: float
+    spread: float
+
+
+class Gibbs(NamedTuple):
+    """Numbers of a Gibbs step: lr, lr·λ, lr/(ηN), noise scale and √(ηT)."""
+
+    lr: float
+    decay: float
+    coupling: float
+    noise: float
+    spread: float
+
+
+def euler(v: Coupled, grad: Tensor, eps: Pair | None, c: Euler) -> Coupled:
+    """Both variables from the old values."""
+    pull = c.coupling * (v.theta - v.guide)
+    theta = v.theta - c.lr * grad - c.decay * v.theta - pull
+    guide = v.guide + pull - c.guide_decay * v.guide
     if eps is not None:
-        theta, guide = theta + noise * eps[0], guide + noise * eps[1]
-    return theta, guide
+        theta, guide = theta + c.noise * eps[0], guide + c.noise * eps[1]
+    return Coupled(theta, guide)
 
 
-def euler_momentum(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(θ, θ_a, v, v_a) from (θ, θ_a, v, v_a, ĝ); coefficients of `euler`, then μ."""
-    theta, guide, velocity, guide_velocity, grad = values
-    lr, decay, coupling, guide_decay, noise, momentum = coefficients
-    pull = coupling * (theta - guide)
-    velocity = momentum * velocity - lr * grad - decay * theta - pull
-    guide_velocity = momentum * guide_velocity + pull - guide_decay * guide
+def euler_momentum(v: Moving, grad: Tensor, eps: Pair | None, c: Euler) -> Moving:
+    """Velocities from the old values, then both variables by their velocities."""
+    pull = c.coupling * (v.theta - v.guide)
+    velocity = c.momentum * v.velocity - c.lr * grad - c.decay * v.theta - pull
+    guide_velocity = c.momentum * v.guide_velocity + pull - c.guide_decay * v.guide
     if eps is not None:
-        velocity, guide_velocity = velocity + noise * eps[0], guide_velocity + noise * eps[1]
-    return theta + velocity, guide + guide_velocity, velocity, guide_velocity
+        velocity, guide_velocity = velocity + c.noise * eps[0], guide_velocity + c.noise * eps[1]
+    return Moving(v.theta + velocity, v.guide + guide_velocity, velocity, guide_velocity)
 
 
-def exact(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
-    """(θ, θ_a) from (θ, θ_a, ĝ) and (lr, lr·λ, √(αT), e^{−2α/η}, √(ηT(1−e^{−4α/η})))."""
-    theta, guide, grad = values
-    lr, decay, drift, shrink, spread = coefficients
-    theta = theta - lr * grad - decay * theta
-    centre, half = 0.5 * (theta + guide), 0.5 * shrink * (theta - guide)
+def exact(v: Coupled, grad: Tensor, eps: Pair | None, c: Exact) -> Coupled:
+    """A gradient step of θ, then the exact solution of the coupling for centre and half gap."""
+    theta = v.theta - c.lr * grad - c.decay * v.theta
+    centre, half = 0.5 * (theta + v.guide), 0.5 * c.shrink * (theta - v.guide)
     if eps is not None:
-        centre, half = centre + drift * eps[0], half + 0.5 * spread * eps[1]
-    return centre + half, centre - half
+        centre, half = centre + c.drift * eps[0], half + 0.5 * c.spread * eps[1]
+    return Coupled(centre + half, centre - half)
 
 
-def gibbs(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
-    """(θ, θ_a) from (θ, θ_a, ĝ) and (lr, lr·λ, lr/(ηN), noise scale, √(ηT))."""
-    theta, guide, grad = values
-    lr, decay, coupling, noise, spread = coefficients
-    theta = theta - lr * grad - decay * theta - coupling * (theta - guide)
+def gibbs(v: Coupled, grad: Tensor, eps: Pair | None, c: Gibbs) -> Coupled:
+    """An Euler step of θ with the old θ_a, then a draw of θ_a given θ."""
+    theta = v.theta - c.lr * grad - c.decay * v.theta - c.coupling * (v.theta - v.guide)
     if eps is None:
-        return theta, theta
-    theta = theta + noise * eps[0]
-    return theta, theta + spread * eps[1]
+        return Coupled(theta, theta)
+    theta = theta + c.noise * eps[0]
+    return Coupled(theta, theta + c.spread * eps[1])

@@ -16,18 +16,29 @@ Each step costs L gradients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from entropy_mcmc.errors import ConfigError, check_count, check_number, check_positive
-from entropy_mcmc.noise import INNER_LIMIT
+from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Closure, Group, Params, Sampler
-from entropy_mcmc.samplers.engine import Pair
-from entropy_mcmc.samplers.scales import Scales, scales
+from entropy_mcmc.samplers.hyper_parameters import (
+    Eta,
+    LearningRate,
+    NumData,
+    PriorVariance,
+    Temperature,
+    WeightDecay,
+    at_most,
+    count,
+    positive,
+)
+from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.units import Scales, scales
 
-INNER_STREAM = 1
+INNER_STREAM = 1  # of the noise, whose addresses allow 2^16 inner steps
+Columns = dict[Tensor, Tensor]
 
 
 class EntropySGD(Sampler):
@@ -39,46 +50,49 @@ class EntropySGD(Sampler):
         num_data: number N of training examples; required.
         eta: η, the width of the local entropy (at T = 1, a variance).
         inner_lr: learning rate of the inner chain for the mean loss; None takes `lr`.
-        inner_steps: L, the number of inner steps, and so of gradients, per step.
+        inner_steps: L, the number of inner steps, and so of gradients, per step; the same for
+            all groups.
         averaging: a, the weight of the newest inner θ′ in the running mean.
         temperature: T of the inner chain's target.
         weight_decay: λ of the prior N(0, I/(λN)).
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
         seed: of the noise; None draws one from torch's default generator.
         fused: compile the step: True, False, or "auto" (where it pays).
         check_every: steps between two reports of a non-finite gradient; 0 never looks.
     """
 
     needs_closure = True
+    fresh_batches = True
+    result = "point"
     outer_noise = False
+    run_defaults: ClassVar = {
+        "lr": None,
+        "eta": None,
+        "inner_lr": 0.1,
+        "inner_steps": 5,
+        "weight_decay": 5e-4,
+        "temperature": 1e-4,
+    }
 
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        num_data: int | None = None,
-        eta: float,
-        inner_lr: float | None = None,
-        inner_steps: int = 20,
-        averaging: float = 0.75,
-        temperature: float = 1.0,
-        weight_decay: float = 0.0,
+        num_data: NumData = None,
+        eta: Eta,
+        inner_lr: Annotated[float | None, positive()] = None,
+        inner_steps: Annotated[int, at_most(2**16, count())] = 20,
+        averaging: Annotated[float, at_most(1, positive())] = 0.75,
+        temperature: Temperature = 1.0,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
         seed: int | None = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "num_data": num_data,
-            "eta": eta,
-            "inner_lr": lr if inner_lr is None else inner_lr,
-            "inner_steps": inner_steps,
-            "averaging": averaging,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-            "noise": True,
-        }
-        super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
+        inner_lr = lr if inner_lr is None else inner_lr
+        super().__init__(params, locals())
 
     def step(self, closure: Closure | None = None) -> Any:
         """Run the inner chain, L calls of `closure`, then step; returns the first loss."""
@@ -102,60 +116,46 @@ class EntropySGD(Sampler):
         return loss
 
     def _inner_step(
-        self,
-        group: Group,
-        params: list[Tensor],
-        anchors: dict[Tensor, Tensor],
-        means: dict[Tensor, Tensor],
-        inner: int,
+        self, group: Group, params: list[Tensor], anchors: Columns, means: Columns, inner: int
     ) -> None:
-        scale = scales(group, lr="inner_lr")
-        self._move(
-            inner_chain,
-            group,
-            params,
-            [[self._theta(p) for p in params], [means[p] for p in params]],
-            [self._gradients(params), [anchors[p] for p in params]],
-            (scale.lr, scale.decay, scale.coupling, scale.noise, group["averaging"]),
-            noisy=scale.noise > 0,
-            stream=INNER_STREAM,
-            inner=inner,
-        )
+        s = scales(group, lr="inner_lr")
+        c = InnerCoefficients(s.lr, s.decay, s.coupling, s.noise, group["averaging"])
+        update = Update(inner_chain, Inner, c, normals=1 if s.noise else 0)
+        moved = [[self._theta(p) for p in params], [means[p] for p in params]]
+        read = [self._gradients(params), [anchors[p] for p in params]]
+        self._move(update, group, params, moved, read, stream=INNER_STREAM, inner=inner)
 
     def _outer_step(
-        self,
-        group: Group,
-        params: list[Tensor],
-        anchors: dict[Tensor, Tensor],
-        means: dict[Tensor, Tensor],
+        self, group: Group, params: list[Tensor], anchors: Columns, means: Columns
     ) -> None:
-        scale = scales(group)
-        noise = scale.noise if self.outer_noise else 0.0
-        self._move(
-            outer_step,
-            group,
-            params,
-            [[self._theta(p) for p in params]],
-            [[anchors[p] for p in params], [means[p] for p in params]],
-            (scale.coupling, noise),
-            noisy=noise > 0,
-        )
+        s = scales(group)
+        noise = s.noise if self.outer_noise else 0.0
+        c = OuterCoefficients(coupling=s.coupling, noise=noise)
+        update = Update(outer_step, Outer, c, normals=1 if noise else 0)
+        read = [[anchors[p] for p in params], [means[p] for p in params]]
+        self._move(update, group, params, [[self._theta(p) for p in params]], read)
+
+    @staticmethod
+    def gradients_per_step(group: Mapping[str, Any]) -> int:
+        """L."""
+        steps: int = group["inner_steps"]
+        return steps
+
+    @staticmethod
+    def target(group: Group) -> str:
+        """None: it is an optimizer."""
+        return "none: descends −F(θ; η), the negative local entropy of U/T"
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
-        check_positive("inner_lr", group["inner_lr"])
-        check_count("inner_steps", group["inner_steps"])
-        if group["inner_steps"] > INNER_LIMIT:
-            raise ConfigError(
-                f"inner_steps must be at most {INNER_LIMIT}, got inner_steps={group['inner_steps']}"
-            )
-        averaging = check_number("averaging", group["averaging"])
-        if not 0 < averaging <= 1:
-            raise ConfigError(
-                f"averaging must be greater than 0 and at most 1, got averaging={averaging!r}"
-            )
         for name, scale in (("lr", scales(group)), ("inner_lr", scales(group, lr="inner_lr"))):
             self._check_pull(name, scale, group)
+        first = self.param_groups[0]["inner_steps"]
+        if group["inner_steps"] != first:
+            raise ConfigError(
+                f"inner_steps must be the same for all groups, because each gradient is taken for "
+                f"all of them, got inner_steps={group['inner_steps']!r} beside {first!r}"
+            )
 
     def _check_pull(self, name: str, scale: Scales, group: Group) -> None:
         if scale.coupling >= 2:
@@ -166,27 +166,50 @@ class EntropySGD(Sampler):
                 f"smaller {name}"
             )
 
-    def _target(self, group: Group) -> str:
-        return "none: descends −F(θ; η), the negative local entropy of U/T"
+
+class Inner(NamedTuple):
+    """Variables of the inner chain: θ′ and its running mean, both from θ."""
+
+    theta: Tensor
+    mean: Tensor
+
+
+class InnerCoefficients(NamedTuple):
+    """Numbers of an inner step: lr_in, lr_in·λ, lr_in/(ηN), noise scale and a."""
+
+    lr: float
+    decay: float
+    coupling: float
+    noise: float
+    averaging: float
+
+
+class Outer(NamedTuple):
+    """The variable of the outer step."""
+
+    theta: Tensor
+
+
+class OuterCoefficients(NamedTuple):
+    """Numbers of the outer step: lr/(ηN) and noise scale."""
+
+    coupling: float
+    noise: float
 
 
 def inner_chain(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
-    """(θ′, mean) from (θ′, mean, ĝ, θ) and (lr_in, lr_in·λ, lr_in/(ηN), noise scale, a)."""
-    theta, mean, grad, anchor = values
-    lr, decay, coupling, noise, averaging = coefficients
-    theta = theta - lr * grad - decay * theta - coupling * (theta - anchor)
+    v: Inner, grad: Tensor, anchor: Tensor, eps: Pair | None, c: InnerCoefficients
+) -> Inner:
+    """A Langevin step of θ′ around the anchor θ, and the mean that follows it."""
+    theta = v.theta - c.lr * grad - c.decay * v.theta - c.coupling * (v.theta - anchor)
     if eps is not None:
-        theta = theta + noise * eps[0]
-    return theta, mean + averaging * (theta - mean)
+        theta = theta + c.noise * eps[0]
+    return Inner(theta, v.mean + c.averaging * (theta - v.mean))
 
 
 def outer_step(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor]:
-    """θ from (θ′, θ, mean) and (lr/(ηN), noise scale)."""
-    _, anchor, mean = values
-    coupling, noise = coefficients
-    theta = anchor - coupling * (anchor - mean)
-    return (theta if eps is None else theta + noise * eps[0],)
+    v: Outer, anchor: Tensor, mean: Tensor, eps: Pair | None, c: OuterCoefficients
+) -> Outer:
+    """From the anchor θ towards the inner mean, whatever θ′ is now."""
+    theta = anchor - c.coupling * (anchor - mean)
+    return Outer(theta if eps is None else theta + c.noise * eps[0])

@@ -1,4 +1,4 @@
-"""What the numbers of a sampler mean: step sizes, stability, averaging and the implied target."""
+"""What hyper-parameters mean: step sizes, stability, averaging and the implied target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from entropy_mcmc.samplers.scales import scales
+from entropy_mcmc.units import scales
 
 if TYPE_CHECKING:
     from entropy_mcmc.samplers.base import Sampler
@@ -89,22 +89,8 @@ def _explain_group(sampler: Sampler, group: dict[str, Any]) -> GroupExplanation:
         noise=scale.noise if scale else 0.0,
         margin=scale.coupling / (1 + group.get("momentum", 0.0)) if scale and euler else None,
         horizon=1 / scale.coupling if scale and coupled and scale.coupling else None,
-        target=sampler._target(group),
+        target=sampler.target(group),
     )
-
-
-def describe_posterior(group: dict[str, Any]) -> str:
-    """The law of θ that N, T and the weight decay imply."""
-    decay, temperature = group["weight_decay"], group["temperature"]
-    num_data = group["num_data"]
-    if temperature == 0:
-        return "T = 0: an optimizer, no distribution"
-    prior = "flat prior"
-    if decay:
-        std = math.sqrt(1 / (decay * num_data))
-        prior = f"prior N(0, {std:.4g}² I) before tempering"
-    text = f"θ ~ exp(−U/T), T = {temperature:.4g}, U = {num_data:,} · mean loss, {prior}"
-    return text if group.get("noise", True) else text + " (noise is off now)"
 
 
 def _rms(tensors: list[Tensor]) -> float:

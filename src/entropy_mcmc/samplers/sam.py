@@ -11,14 +11,23 @@ Each step costs two gradients.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from entropy_mcmc.errors import check_positive
 from entropy_mcmc.samplers.base import Closure, Group, Params, Sampler
-from entropy_mcmc.samplers.sghmc import hamiltonian
+from entropy_mcmc.samplers.hyper_parameters import (
+    LearningRate,
+    Momentum,
+    NumData,
+    PriorVariance,
+    WeightDecay,
+    positive,
+)
+from entropy_mcmc.samplers.rule import Update
+from entropy_mcmc.samplers.sghmc import Coefficients, Variables, hamiltonian
 
 TINY = 1e-12
 
@@ -33,32 +42,33 @@ class SAM(Sampler):
         adaptive: measure the distance relative to the size of each parameter (ASAM).
         momentum: μ of the velocity.
         weight_decay: λ, applied at θ, not at the neighbour.
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
+        num_data: number N of training examples; only prior_variance needs it.
         fused: compile the step: True, False, or "auto" (where it pays).
         check_every: steps between two reports of a non-finite gradient; 0 never looks.
     """
 
     needs_closure = True
+    result = "point"
+    run_defaults: ClassVar = {"lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4, "rho": 0.05}
+    entries: ClassVar[Mapping[str, Any]] = {}
+    only_at_start = frozenset({"num_data"})
 
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        rho: float = 0.05,
+        rho: Annotated[float, positive("use torch.optim.SGD for no neighbourhood")] = 0.05,
         adaptive: bool = False,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
+        momentum: Momentum = 0.0,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
+        num_data: NumData = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "adaptive": adaptive,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(params, defaults, seed=0, fused=fused, check_every=check_every)
+        super().__init__(params, locals())
 
     def step(self, closure: Closure | None = None) -> Any:
         """Climb to the neighbour, take its gradient, step from θ; returns the loss at θ."""
@@ -73,7 +83,9 @@ class SAM(Sampler):
             self._watch_gradients(params)
             self._restore(params, copies)
         for group, members in active:
-            self._update(group, members)
+            update = self.update(group)
+            moved = self._variables(update, group, members)
+            self._move(update, group, members, moved, [self._gradients(members)])
         self._end()
         return loss
 
@@ -90,24 +102,21 @@ class SAM(Sampler):
             theta.add_(stretch * direction * (group["rho"] / (norm + TINY)))
         self._publish([p for _, p, *_ in weighted])
 
-    def _update(self, group: Group, params: list[Tensor]) -> None:
-        thetas = [self._theta(p) for p in params]
-        velocities = [self._variable(p, "velocity", None) for p in params]
-        coefficients = (
-            group["lr"],
-            group["lr"] * group["weight_decay"],
-            0.0,
-            group["momentum"],
-        )
-        grads = self._gradients(params)
-        moved = [thetas, velocities]
-        self._move(hamiltonian, group, params, moved, [grads], coefficients, noisy=False)
+    @staticmethod
+    def update(group: Group) -> Update:
+        """SGD with momentum, from the gradient at the neighbour."""
+        decay = group["lr"] * group["weight_decay"]
+        c = Coefficients(lr=group["lr"], decay=decay, noise=0.0, momentum=group["momentum"])
+        return Update(hamiltonian, Variables, c, normals=0)
 
-    def _check_group(self, group: Group) -> None:
-        super()._check_group(group)
-        check_positive("rho", group["rho"], remedy="use torch.optim.SGD for no neighbourhood")
+    @staticmethod
+    def gradients_per_step(group: Mapping[str, Any]) -> int:
+        """At θ and at its neighbour."""
+        return 2
 
-    def _target(self, group: Group) -> str:
+    @staticmethod
+    def target(group: Group) -> str:
+        """None: it is an optimizer."""
         return f"none: minimises the worst loss within {group['rho']:.4g} of θ"
 
 

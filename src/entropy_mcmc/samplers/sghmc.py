@@ -12,15 +12,21 @@ T/(h(1 − αh/(2(1+μ)))), α = lr/N.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
 from entropy_mcmc.samplers.base import Group, Params, Sampler
-from entropy_mcmc.samplers.engine import Pair
-from entropy_mcmc.samplers.explain import describe_posterior
-from entropy_mcmc.samplers.scales import carried_momentum, scales
+from entropy_mcmc.samplers.hyper_parameters import (
+    LearningRate,
+    Momentum,
+    NumData,
+    PriorVariance,
+    Temperature,
+    WeightDecay,
+)
+from entropy_mcmc.samplers.rule import Pair, Update, starts
+from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
 
 
 class SGHMC(Sampler):
@@ -33,61 +39,69 @@ class SGHMC(Sampler):
         momentum: μ, at least 0 and less than 1.
         temperature: T of the target exp(−U/T); 0 is SGD with momentum.
         weight_decay: λ of the prior N(0, I/(λN)).
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
         seed: of the noise; None draws one from torch's default generator.
         fused: compile the step: True, False, or "auto" (where it pays).
         check_every: steps between two reports of a non-finite gradient; 0 never looks.
     """
 
+    run_defaults: ClassVar = {
+        "lr": 0.02,
+        "temperature": 1e-2,
+        "weight_decay": 5e-4,
+        "momentum": 0.9,
+    }
+    entries: ClassVar = {"last_lr": 0.0, "noise": True}
+
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        num_data: int | None = None,
-        momentum: float = 0.9,
-        temperature: float = 1.0,
-        weight_decay: float = 0.0,
+        num_data: NumData = None,
+        momentum: Momentum = 0.9,
+        temperature: Temperature = 1.0,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
         seed: int | None = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "num_data": num_data,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "last_lr": 0.0,
-            "noise": True,
-        }
-        super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
+        super().__init__(params, locals())
 
-    def _update(self, group: Group, params: list[Tensor]) -> None:
-        scale = scales(group)
-        thetas = [self._theta(p) for p in params]
-        velocities = [self._variable(p, "velocity", None) for p in params]
-        self._move(
-            hamiltonian,
-            group,
-            params,
-            [thetas, velocities],
-            [self._gradients(params)],
-            (scale.lr, scale.decay, scale.noise, carried_momentum(group)),
-            noisy=scale.noise > 0,
-        )
-        group["last_lr"] = group["lr"]
+    @staticmethod
+    def update(group: Group) -> Update:
+        """The Hamiltonian step of a group."""
+        s = scales(group)
+        momentum = carried_momentum(group["momentum"], group["lr"], group["last_lr"])
+        c = Coefficients(lr=s.lr, decay=s.decay, noise=s.noise, momentum=momentum)
+        return Update(hamiltonian, Variables, c, normals=1 if s.noise else 0)
 
-    def _target(self, group: Group) -> str:
-        return describe_posterior(group)
+    @staticmethod
+    def target(group: Group) -> str:
+        """The posterior of θ, tempered."""
+        return posterior_in_words(group)
 
 
-def hamiltonian(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor, Tensor]:
-    """(θ, v) from (θ, v, ĝ), the noise and (lr, lr·λ, noise scale, μ)."""
-    theta, velocity, grad = values
-    lr, decay, noise, momentum = coefficients
-    velocity = momentum * velocity - lr * grad - decay * theta
+class Variables(NamedTuple):
+    """What the chain keeps for each parameter."""
+
+    theta: Tensor
+    velocity: Tensor = starts(0.0)
+
+
+class Coefficients(NamedTuple):
+    """Numbers of one step: lr, lr·λ, √(2·lr·T(1−μ)/N) and μ, rescaled if lr changed."""
+
+    lr: float
+    decay: float
+    noise: float
+    momentum: float
+
+
+def hamiltonian(v: Variables, grad: Tensor, eps: Pair | None, c: Coefficients) -> Variables:
+    """One step from the gradient ĝ of the mean loss."""
+    velocity = c.momentum * v.velocity - c.lr * grad - c.decay * v.theta
     if eps is not None:
-        velocity = velocity + noise * eps[0]
-    return theta + velocity, velocity
+        velocity = velocity + c.noise * eps[0]
+    return Variables(v.theta + velocity, velocity)

@@ -8,15 +8,20 @@ variance T/(h(1 − αh/2)), α = lr/N.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
 from entropy_mcmc.samplers.base import Group, Params, Sampler
-from entropy_mcmc.samplers.engine import Pair
-from entropy_mcmc.samplers.explain import describe_posterior
-from entropy_mcmc.samplers.scales import scales
+from entropy_mcmc.samplers.hyper_parameters import (
+    LearningRate,
+    NumData,
+    PriorVariance,
+    Temperature,
+    WeightDecay,
+)
+from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.units import posterior_in_words, scales
 
 
 class SGLD(Sampler):
@@ -28,6 +33,7 @@ class SGLD(Sampler):
         num_data: number N of training examples; required.
         temperature: T of the target exp(−U/T); 0 is plain SGD.
         weight_decay: λ of the prior N(0, I/(λN)).
+        prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
         seed: of the noise; None draws one from torch's default generator.
         fused: compile the step: True, False, or "auto" (where it pays).
         check_every: steps between two reports of a non-finite gradient; 0 never looks.
@@ -38,49 +44,51 @@ class SGLD(Sampler):
     >>> net(torch.ones(4, 2)).square().mean().backward(); sampler.step()
     """
 
+    run_defaults: ClassVar = {"lr": 0.2, "temperature": 1e-2, "weight_decay": 5e-4}
+
     def __init__(
         self,
         params: Params,
-        lr: float,
+        lr: LearningRate,
         *,
-        num_data: int | None = None,
-        temperature: float = 1.0,
-        weight_decay: float = 0.0,
+        num_data: NumData = None,
+        temperature: Temperature = 1.0,
+        weight_decay: WeightDecay = 0.0,
+        prior_variance: PriorVariance = None,
         seed: int | None = None,
         fused: bool | str = "auto",
         check_every: int = 100,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "num_data": num_data,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-            "noise": True,
-        }
-        super().__init__(params, defaults, seed=seed, fused=fused, check_every=check_every)
+        super().__init__(params, locals())
 
-    def _update(self, group: Group, params: list[Tensor]) -> None:
-        scale = scales(group)
-        thetas = [self._theta(p) for p in params]
-        self._move(
-            langevin,
-            group,
-            params,
-            [thetas],
-            [self._gradients(params)],
-            (scale.lr, scale.decay, scale.noise),
-            noisy=scale.noise > 0,
-        )
+    @staticmethod
+    def update(group: Group) -> Update:
+        """The Langevin step of a group."""
+        s = scales(group)
+        c = Coefficients(lr=s.lr, decay=s.decay, noise=s.noise)
+        return Update(langevin, Variables, c, normals=1 if s.noise else 0)
 
-    def _target(self, group: Group) -> str:
-        return describe_posterior(group)
+    @staticmethod
+    def target(group: Group) -> str:
+        """The posterior of θ, tempered."""
+        return posterior_in_words(group)
 
 
-def langevin(
-    values: Sequence[Tensor], eps: Pair | None, coefficients: Sequence[Any]
-) -> tuple[Tensor]:
-    """θ from (θ, ĝ), the noise and (lr, lr·λ, noise scale)."""
-    theta, grad = values
-    lr, decay, noise = coefficients
-    theta = theta - lr * grad - decay * theta
-    return (theta if eps is None else theta + noise * eps[0],)
+class Variables(NamedTuple):
+    """What the chain keeps for each parameter."""
+
+    theta: Tensor
+
+
+class Coefficients(NamedTuple):
+    """Numbers of one step: lr, lr·λ and √(2·lr·T/N)."""
+
+    lr: float
+    decay: float
+    noise: float
+
+
+def langevin(v: Variables, grad: Tensor, eps: Pair | None, c: Coefficients) -> Variables:
+    """One step from the gradient ĝ of the mean loss."""
+    theta = v.theta - c.lr * grad - c.decay * v.theta
+    return Variables(theta if eps is None else theta + c.noise * eps[0])

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from entropy_mcmc import units
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.samplers import EntropyMCMC
-from entropy_mcmc.samplers.entropy_mcmc import choose_rule
 from entropy_mcmc.sklearn.likelihood import Likelihood
 from entropy_mcmc.sklearn.network import draw_networks, forward
 
@@ -91,13 +91,12 @@ class Stack:
             layer.requires_grad_()
             layer.grad = grad
         self._shapes = start
-        self._others = [self.flat.clone()]  # the guide, and velocities if there is momentum
-        if plan.momentum:
-            self._others += [torch.zeros_like(self.flat), torch.zeros_like(self.flat)]
         self._chains = torch.arange(plan.chains)
         self._chain_of = torch.cat([self._chains.repeat_interleave(p[0].numel()) for p in start])
         self._group = settings(plan, num_data)
-        self._decay = 1 / (num_data * priors)
+        # The guide, and velocities if there is momentum.
+        _, *self._others = EntropyMCMC.update(self._group).begin(self.flat, self._group)
+        self._decay: Any = units.weight_decay(priors, num_data)
         self._temperature = plan.temperature
         self._generator = generator
 
@@ -105,13 +104,16 @@ class Stack:
     def step(self, lr: float, heats: Tensor) -> None:
         """Move all chains by the sampler's rule, chain c at temperature T·heats[c]."""
         self._group["lr"] = lr
-        rule, coefficients = choose_rule(self._group)
+        update = EntropyMCMC.update(self._group)
         self._group["last_lr"] = lr
-        scales = list[Any](coefficients)  # lr, decay, coupling, decay of the guide, noise, …
-        scales[1] = self._spread(lr * heats * self._decay)
-        scales[4] = self._spread(scales[4] * (self._temperature * heats).sqrt())
+        c = update.coefficients
+        c = c._replace(
+            decay=self._spread(lr * heats * self._decay),
+            noise=self._spread(c.noise * (self._temperature * heats).sqrt()),
+        )
         first, second = torch.randn(2, self.flat.numel(), generator=self._generator)
-        theta, *self._others = rule([self.flat, *self._others, self.grad], (first, second), scales)
+        variables = update.variables(self.flat, *self._others)
+        theta, *self._others = update.rule(variables, self.grad, (first, second), c)
         self.flat.copy_(theta)
 
     def _spread(self, each: Tensor) -> Tensor:
@@ -134,15 +136,13 @@ def views(flat: Tensor, shapes: Sequence[Tensor]) -> list[Tensor]:
 
 def settings(plan: Plan, num_data: int) -> dict[str, Any]:
     """The group of hyper-parameters of `EntropyMCMC`, after its checks, at temperature 1."""
-    sampler = EntropyMCMC(
-        [torch.zeros(1, requires_grad=True)],
+    return EntropyMCMC.settings(
         lr=plan.lr,
         num_data=num_data,
-        eta=plan.horizon * plan.lr / num_data,
+        eta=units.eta_of_horizon(plan.horizon, plan.lr, num_data),
         momentum=plan.momentum,
         seed=plan.seed,
     )
-    return dict(sampler.param_groups[0])
 
 
 def run(

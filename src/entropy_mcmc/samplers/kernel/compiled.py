@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc import noise
-from entropy_mcmc.samplers.buckets import Slot, merged_counters
-from entropy_mcmc.samplers.codegen import (
+from entropy_mcmc.samplers.kernel.inductor import (
     KNOWN_TORCH,
     quiet_compiler,
     two_vectors_at_a_time,
     without_guards,
 )
+from entropy_mcmc.samplers.kernel.tensor_buckets import Slot, merged_counters
+from entropy_mcmc.samplers.rule import Form, Update
 
 LARGEST = 2**30  # elements per call, so that an index fits 32 bits
 LEAST = 64  # elements; torch.compile would specialise on smaller sizes (1, or equal to another)
@@ -33,7 +34,17 @@ TYPICAL = 2**15  # elements at the first call, from which inductor decides to us
 # Fused multiply-add: fewer instructions, and one rounding less than the eager path.
 OPTIONS: dict[str, Any] = {"cpp.enable_floating_point_contract_flag": "fast"}
 
+SMALL_MODEL = 2**16  # parameters below which `fused="auto"` never compiles
+WORTH_COMPILING = 10**9  # parameter-steps after which a compilation has paid for itself
+
 Kernel = Callable[..., None]
+
+
+def wanted(fused: bool | str, size: int, step: int, device_type: str) -> bool:
+    """Whether a step is compiled; for "auto", a function of the model's size and the step alone."""
+    if fused == "auto" and (size < SMALL_MODEL or size * step < WORTH_COMPILING):
+        return False
+    return bool(fused) and available(device_type)
 
 
 @functools.cache
@@ -59,20 +70,17 @@ def available(device_type: str) -> bool:
 
 
 def run(
-    rule: Any,
-    moves: int,
+    update: Update,
     values: Sequence[Tensor],
-    coefficients: Sequence[float],
     schedule: noise.Schedule | None,
     slots: tuple[Slot, ...],
 ) -> None:
-    """Move the first `moves` of the flat `values` in place with the compiled kernel."""
+    """Move the variables among the flat `values` in place with the compiled kernel."""
     like = values[0]
-    constants = _constants(tuple(coefficients), like.dtype, like.device)
+    constants = _constants(tuple(update.coefficients), like.dtype, like.device)
     kind = "quiet" if schedule is None else "merged" if len(slots) > 1 else "single"
-    counts = len(values), len(coefficients)
     threads = torch.get_num_threads()
-    compiled = _ready(rule, moves, kind, counts, like.dtype, like.device, threads)
+    compiled = _ready(update.form, kind, len(values), like.dtype, like.device, threads)
     if schedule is None:
         compiled(constants, *values)
         return
@@ -109,21 +117,15 @@ def _ranges(start: int, size: int) -> list[tuple[int, int]]:
 
 @functools.cache
 def _ready(
-    rule: Any,
-    moves: int,
-    kind: str,
-    counts: tuple[int, int],
-    dtype: torch.dtype,
-    device: torch.device,
-    threads: int,
+    form: Form, kind: str, count: int, dtype: torch.dtype, device: torch.device, threads: int
 ) -> Kernel:
     """The kernel after a first call at a typical size, so that the first tensor decides nothing.
 
-    `counts` are the numbers of values and of coefficients; the number of threads is compiled in.
+    `count` is the number of values; the number of threads is compiled in.
     """
-    source = own_code(kernel_source(rule, moves, kind), rule)
-    values = [torch.ones(TYPICAL, dtype=dtype, device=device) for _ in range(counts[0])]
-    constants = torch.zeros(counts[1], dtype=dtype, device=device)
+    source = own_code(kernel_source(form, kind), form.rule)
+    values = [torch.ones(TYPICAL, dtype=dtype, device=device) for _ in range(count)]
+    constants = torch.zeros(len(form.coefficients._fields), dtype=dtype, device=device)
     words = _words(noise.key_schedule(0, noise.ELEMENT_ROUNDS), device)
     counters = torch.zeros(2, TYPICAL, dtype=torch.int32, device=device).unbind()
     extra = {"quiet": (), "single": (words, _words((0, 0), device)), "merged": (words, *counters)}
@@ -136,16 +138,16 @@ def _ready(
     return compiled
 
 
-def kernel_source(rule: Any, moves: int, kind: str) -> Kernel:
+def kernel_source(form: Form, kind: str) -> Kernel:
     """What is compiled, once for all tensor sizes: quiet (no noise), single tensor, or merged."""
 
     def quiet(constants: Tensor, *values: Tensor) -> None:
-        _apply(rule, moves, constants, values, None)
+        _apply(form, constants, values, None)
 
     def merged(constants: Tensor, words: Tensor, x0: Tensor, x1: Tensor, *values: Tensor) -> None:
         first, second = noise.compiled_normal_pair(words.unbind(), x0, x1)
         pair = first.to(values[0].dtype), second.to(values[0].dtype)
-        _apply(rule, moves, constants, values, pair)
+        _apply(form, constants, values, pair)
 
     def single(constants: Tensor, words: Tensor, origin: Tensor, *values: Tensor) -> None:
         index = torch.arange(values[0].numel(), dtype=torch.int32, device=words.device)
@@ -155,9 +157,9 @@ def kernel_source(rule: Any, moves: int, kind: str) -> Kernel:
     return sources[kind]
 
 
-def _apply(rule: Any, moves: int, constants: Tensor, values: Sequence[Tensor], eps: Any) -> None:
-    moved = rule(values, eps, constants.unbind())
-    for value, new in zip(values[:moves], moved, strict=True):
+def _apply(form: Form, constants: Tensor, values: Sequence[Tensor], eps: Any) -> None:
+    moved = form.apply(values, eps, constants.unbind())
+    for value, new in zip(values, moved, strict=False):
         value.copy_(new)
 
 

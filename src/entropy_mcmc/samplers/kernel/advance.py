@@ -1,44 +1,35 @@
-"""Apply one sampler's rule to all of its tensors: eagerly, or by the compiled kernel.
-
-A rule is a pure function `rule(values, eps, coefficients) -> new values`. `values` are the
-variables that it moves followed by what it only reads (the gradient, an anchor); `eps` is a pair
-of standard normals, or None when the noise is off; it returns the moved variables.
-"""
+"""Apply a rule to all tensors of a parameter group: eagerly, or by the compiled kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc import noise
-from entropy_mcmc.samplers import fused as compiled
-from entropy_mcmc.samplers.buckets import Bucket, Slot, local, merged_counters, plan
-
-Pair = tuple[Tensor, Tensor]
-Rule = Callable[[Sequence[Tensor], Pair | None, Sequence[Any]], tuple[Tensor, ...]]
+from entropy_mcmc.samplers.kernel import compiled
+from entropy_mcmc.samplers.kernel.tensor_buckets import Bucket, Slot, local, merged_counters, plan
+from entropy_mcmc.samplers.rule import Pair, Update
 
 CHUNK = 2**16  # elements per eager pass: temporaries stay in the cache and out of peak memory
 
 
 def advance(
-    rule: Rule,
+    update: Update,
     moved: Sequence[Sequence[Tensor]],
     read: Sequence[Sequence[Tensor]],
-    coefficients: Sequence[float],
     schedule: noise.Schedule | None,
     slots: tuple[Slot, ...],
     *,
     fused: bool,
 ) -> None:
-    """Move `moved[variable][parameter]` in place by `rule`; no schedule, no noise."""
+    """Move `moved[variable][parameter]` in place by the rule; no schedule, no noise."""
     for bucket in plan(slots):
         values = [_flatten(column, bucket) for column in (*moved, *read)]
-        kernel = compiled.run if fused and _compiles(values[0]) else run_eager
-        kernel(rule, len(moved), values, coefficients, schedule, bucket.slots)
+        run = compiled.run if fused and _compiles(values[0]) else run_eager
+        run(update, values, schedule, bucket.slots)
         for column, value in zip(moved, values, strict=False):
             _write_back(column, bucket, value)
 
@@ -49,18 +40,16 @@ def _compiles(value: Tensor) -> bool:
 
 
 def run_eager(
-    rule: Rule,
-    moves: int,
+    update: Update,
     values: Sequence[Tensor],
-    coefficients: Sequence[float],
     schedule: noise.Schedule | None,
     slots: tuple[Slot, ...],
 ) -> None:
-    """Move the first `moves` of the flat `values` in place, a cache-sized chunk at a time."""
+    """Move the variables among the flat `values` in place, a cache-sized chunk at a time."""
     for start in range(0, values[0].numel(), CHUNK):
         part = [value[start : start + CHUNK] for value in values]
         eps = None if schedule is None else _normals(schedule, slots, start, part[0])
-        for value, new in zip(part[:moves], rule(part, eps, coefficients), strict=True):
+        for value, new in zip(part, update(part, eps), strict=False):
             value.copy_(new)
 
 

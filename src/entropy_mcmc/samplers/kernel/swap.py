@@ -1,4 +1,4 @@
-"""Show θ_a to the model for a while: swap it into the parameters in place, and swap back."""
+"""Show another variable than θ to the model: swap it into the parameters in place, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from entropy_mcmc.samplers.buckets import local
+from entropy_mcmc.samplers.kernel.tensor_buckets import local
 
 if TYPE_CHECKING:
     from entropy_mcmc.samplers.base import Sampler
@@ -18,36 +18,34 @@ CHUNK = 2**20  # elements swapped at a time, so that no second copy of a large t
 
 
 @contextmanager
-def showing_guide(sampler: Sampler) -> Iterator[None]:
-    """θ_a in the parameters inside the block, θ after it, also after an exception."""
-    sampler._refuse_inside_guide("guide()")
-    params = [p for g in sampler.param_groups for p in g["params"] if "guide" in sampler.state[p]]
-    _show_guide(sampler, params)
-    sampler._inside_guide = True
-    try:
-        yield
-    finally:
-        sampler._inside_guide = False
-        _show_theta(sampler, params)
+def showing(sampler: Sampler, name: str) -> Iterator[None]:
+    """The variable `name` in the parameters inside the block, θ after it, also after an error."""
+    params = [p for g in sampler.param_groups for p in g["params"] if name in sampler.state[p]]
+    with sampler._block(name):
+        _show_variable(sampler, params, name)
+        try:
+            yield
+        finally:
+            _show_theta(sampler, params, name)
 
 
 @torch.no_grad()
-def _show_guide(sampler: Sampler, params: list[Tensor]) -> None:
+def _show_variable(sampler: Sampler, params: list[Tensor], name: str) -> None:
     for param in params:
-        guide = sampler.state[param]["guide"]
+        value = sampler.state[param][name]
         if param.dtype == torch.bfloat16:
-            param.copy_(guide)  # θ is safe in its float32 master
+            param.copy_(value)  # θ is safe in its float32 master
         else:
-            _swap(param, guide)
+            _swap(param, value)
 
 
 @torch.no_grad()
-def _show_theta(sampler: Sampler, params: list[Tensor]) -> None:
+def _show_theta(sampler: Sampler, params: list[Tensor], name: str) -> None:
     for param in params:
         if param.dtype == torch.bfloat16:
             param.copy_(sampler.state[param]["master"])
         else:
-            _swap(param, sampler.state[param]["guide"])
+            _swap(param, sampler.state[param][name])
 
 
 def _swap(a: Tensor, b: Tensor) -> None:

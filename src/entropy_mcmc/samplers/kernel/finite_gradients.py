@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.errors import NonFiniteError
-from entropy_mcmc.samplers.buckets import local
+from entropy_mcmc.samplers.kernel.tensor_buckets import local
 
 NEVER = 2**62
 

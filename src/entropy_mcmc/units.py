@@ -1,0 +1,146 @@
+"""Units: how N, the temperature T, η and the prior scale a step. Nothing else derives them.
+
+The loss is a mean over the mini-batch, `lr` the learning rate for that mean. The energy is
+U = N·(L + ½λ‖θ‖²), so that α = lr/N is the step size on the energy, the target is exp(−U/T), and
+the prior is N(0, v·I) with the variance v = 1/(λN).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from entropy_mcmc.errors import ConfigError, check_positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Number = TypeVar("Number", float, Tensor)
+
+NUM_DATA_REMEDY = "pass num_data=len(train_set), the number of training examples"
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What one step of a parameter group multiplies.
+
+    Attributes:
+        alpha: α = lr/N, of the energy's gradient.
+        lr: of the mean loss's gradient.
+        decay: lr·λ, of θ.
+        coupling: lr/(ηN), of θ−θ_a; 0 without η.
+        noise: √(2·lr·T(1−μ)/N), of a standard normal.
+        heat: T, or 0 while the noise is off.
+    """
+
+    alpha: float
+    lr: float
+    decay: float
+    coupling: float
+    noise: float
+    heat: float
+
+
+def scales(group: Mapping[str, Any], *, lr: str = "lr") -> Scales:
+    """Scales of a parameter group; `lr` names the entry that is the learning rate.
+
+    >>> s = scales({"lr": 0.5, "num_data": 50_000, "eta": 4e-4, "temperature": 1e-4})
+    >>> round(s.coupling, 6), round(s.noise * 1e5, 3)
+    (0.025, 4.472)
+    """
+    rate, num_data, heat = group[lr], group["num_data"], heat_of(group)
+    # Momentum μ lets each kick act 1/(1−μ) times: without the factor the chain runs at T/(1−μ).
+    friction = 1.0 - group.get("momentum", 0.0)
+    return Scales(
+        alpha=step_size(rate, num_data),
+        lr=rate,
+        decay=rate * group.get("weight_decay", 0.0),
+        coupling=coupling(rate, num_data, group["eta"]) if "eta" in group else 0.0,
+        noise=math.sqrt(2.0 * rate * heat * friction / num_data),
+        heat=heat,
+    )
+
+
+def heat_of(group: Mapping[str, Any]) -> float:
+    """Temperature of a group's noise: T, or 0 while the noise is off."""
+    heat: float = group["temperature"] if group.get("noise", True) else 0.0
+    return heat
+
+
+def step_size(lr: float, num_data: float) -> float:
+    """α = lr/N, the step size on the full energy."""
+    return lr / num_data
+
+
+def coupling(lr: float, num_data: float, eta: float) -> float:
+    """lr/(ηN), the share of θ−θ_a that one step removes from θ and adds to θ_a."""
+    return lr / (eta * num_data)
+
+
+def horizon(lr: float, num_data: float, eta: float) -> float:
+    """ηN/lr, the steps over which the guide averages θ.
+
+    >>> round(horizon(0.5, 50_000, 4e-4))
+    40
+    """
+    return eta * num_data / lr
+
+
+def eta_of_horizon(steps: float, lr: float, num_data: float) -> float:
+    """η at which the guide averages θ over `steps` steps: the inverse of `horizon`."""
+    return steps * lr / num_data
+
+
+def lr_of_full_pull(eta: float, num_data: float) -> float:
+    """Lr at which one step removes all of θ−θ_a: lr/(ηN) = 1."""
+    return eta * num_data
+
+
+def weight_decay(prior_variance: Number, num_data: float) -> Number:
+    """λ = 1/(N·v) of the prior N(0, v·I).
+
+    >>> round(weight_decay(0.04, 50_000), 10)
+    0.0005
+    """
+    return 1 / (num_data * prior_variance)
+
+
+def prior_variance(weight_decay: float, num_data: float) -> float:
+    """Variance v = 1/(λN) of the prior of a weight decay λ: the inverse of `weight_decay`."""
+    return 1 / (weight_decay * num_data)
+
+
+def carried_momentum(momentum: float, lr: float, last_lr: float) -> float:
+    """μ·√(lr/lr_last): the share of the velocity that the next step keeps; μ at the first step.
+
+    The velocity of a chain at temperature T scales with √lr. Rescaled when lr changes, it stays at
+    T; left alone, a cosine that runs out heats θ (up to twofold at the end of a short cycle), and
+    a warm restart cools it.
+    """
+    return momentum * math.sqrt(lr / last_lr) if last_lr > 0 else momentum
+
+
+def decay_of_prior(variance: object, num_data: object) -> float:
+    """`weight_decay` after a check of both numbers, as a user gave them."""
+    number = check_positive("prior_variance", variance, remedy="it is that of the prior N(0, v·I)")
+    if num_data is None:
+        raise ConfigError(
+            f"prior_variance needs the number of training examples, got "
+            f"prior_variance={variance!r} and num_data=None; {NUM_DATA_REMEDY}"
+        )
+    return weight_decay(number, check_positive("num_data", num_data, remedy=NUM_DATA_REMEDY))
+
+
+def posterior_in_words(group: Mapping[str, Any]) -> str:
+    """The distribution of θ that N, T and the weight decay imply."""
+    if group["temperature"] == 0:
+        return "T = 0: an optimizer, no distribution"
+    prior = "flat prior"
+    if group["weight_decay"]:
+        std = math.sqrt(prior_variance(group["weight_decay"], group["num_data"]))
+        prior = f"prior N(0, {std:.4g}² I) before tempering"
+    energy = f"U = {group['num_data']:,} · mean loss, {prior}"
+    text = f"θ ~ exp(−U/T), T = {group['temperature']:.4g}, {energy}"
+    return text if group.get("noise", True) else text + " (noise is off now)"
