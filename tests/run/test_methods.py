@@ -1,0 +1,62 @@
+"""Hyper-parameters of a run: which options a method has, and the prior by its variance."""
+
+import pytest
+import torch
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.run.config import METHODS, from_dict
+from entropy_mcmc.run.methods import METHODS as METHOD_TABLE
+from entropy_mcmc.run.methods import build, choose_eta, fill, gradients_per_step
+
+every = pytest.mark.parametrize("method", METHODS)
+
+
+def resolved(method, **sampler):
+    return choose_eta(fill(from_dict({"method": method, "sampler": sampler})), 200, 100)
+
+
+def built(config):
+    return build(config, [("w", torch.nn.Parameter(torch.ones(3)))], num_data=200, seed=1)
+
+
+@every
+def test_a_prior_variance_reaches_the_sampler(method):
+    config = resolved(method, prior_variance=0.5)
+    assert config.sampler.weight_decay is None
+    assert built(config).param_groups[0]["weight_decay"] == pytest.approx(0.01)
+    assert built(resolved(method)).param_groups[0]["weight_decay"] == 5e-4
+
+
+@every
+def test_two_statements_of_the_prior_are_refused(method):
+    with pytest.raises(ConfigError, match=r"0\.5 and 0\.1; give one of them"):
+        resolved(method, prior_variance=0.5, weight_decay=0.1)
+
+
+@every
+def test_every_hyper_parameter_of_a_sampler_is_an_option(method):
+    """Also those for which a run has no default of its own."""
+    for name in METHOD_TABLE[method].options:
+        if name in ("prior_variance", "weight_decay"):
+            continue
+        value = built(resolved(method)).param_groups[0][name]
+        assert built(resolved(method, **{name: value})).param_groups[0][name] == value
+
+
+def test_a_hyper_parameter_of_another_sampler_is_refused_with_what_there_is():
+    with pytest.raises(ConfigError, match="has no option sampler.beta1, got 0.9; it has lr"):
+        resolved("sgld", beta1=0.9)
+    with pytest.raises(ConfigError, match=r"'sgd' has no option sampler.temperature"):
+        resolved("sgd", temperature=1.0)
+
+
+def test_a_value_out_of_range_is_refused_by_the_sampler():
+    with pytest.raises(ConfigError, match="beta1 must be at least 0 and less than 1, got beta1=2"):
+        built(resolved("bsam", beta1=2.0))
+
+
+def test_gradients_per_step_follow_the_declaration():
+    assert gradients_per_step(resolved("emcmc")) == 1
+    assert gradients_per_step(resolved("sam")) == 2
+    assert gradients_per_step(resolved("entropy-sgd")) == 5
+    assert gradients_per_step(resolved("entropy-sgld", inner_steps=7)) == 7
