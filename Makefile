@@ -3,6 +3,9 @@ VENV   ?= .venv
 PYTHON ?= python3
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+# What to install: constraints-oldest.txt has the lower bounds, /dev/null takes the newest.
+CONSTRAINTS ?= constraints.txt
+EXTRA ?= dev
 # Two processes of one thread: nearly twice as fast on two cores as one process of two threads.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
@@ -30,12 +33,12 @@ docs: $(STAMP)
 	$(VENV)/bin/mkdocs build --strict
 
 bench: $(STAMP)
-	$(VENV)/bin/pip install -q -c constraints.txt -e '.[bench]'
+	$(VENV)/bin/pip install -q -c $(CONSTRAINTS) -e '.[bench]'
 	$(PY) benchmarks/run.py
 
-$(STAMP): pyproject.toml constraints.txt reproduction/pyproject.toml
+$(STAMP): pyproject.toml $(CONSTRAINTS) reproduction/pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' -e reproduction
+	$(VENV)/bin/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[$(EXTRA)]' -e reproduction
 	touch $(STAMP)
 
 clean:

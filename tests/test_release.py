@@ -1,6 +1,7 @@
 """What is released: the wheel and the sdist hold all they need, and work in a clean environment."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -78,6 +79,30 @@ def test_the_version_has_one_source(dist):
     assert [path.name.split("-")[1] for path in dist.glob("*.whl")] == [__version__]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == __version__
+
+
+def test_lower_bounds_are_those_that_were_tried():
+    """`constraints-oldest.txt` is what the suite was run with."""
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["arviz"]]
+    bounds = {re.sub(r"\[.*\]", "", each) for each in wanted}
+    assert bounds == {f"{name}>={version}" for name, version in oldest.items()}
+
+
+def test_the_workflow_runs_targets_of_the_makefile():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert steps == ["make ${{ matrix.target }}", "make test"]
+    targets = {*jobs["static"]["strategy"]["matrix"]["target"], "test"}
+    assert targets == {"lint", "types", "docs", "test"}
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert targets <= set(phony.split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for entry in jobs["test"]["strategy"]["matrix"]["include"]:
+        assert (ROOT / entry["constraints"]).exists()
+        assert entry["extra"] in project["optional-dependencies"]
 
 
 @pytest.mark.soak
