@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from entropy_mcmc.errors import ConfigError, NonFiniteError
-from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor, selection
+from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor, classifier_selection
 from entropy_mcmc.sklearn.base import automatic_steps, moments
-from entropy_mcmc.sklearn.selection import CANDIDATES, FALLBACK
+from entropy_mcmc.sklearn.classifier_selection import CANDIDATES, FALLBACK
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
 QUICK |= {"lr": 1.0, "momentum": 0.9}  # settles in few steps
@@ -282,11 +282,17 @@ def test_the_network_that_predicts_held_out_rows_is_chosen(monkeypatch):
         "relu": torch.tensor([[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]]),
         "tanh": torch.tensor([[2.0, 2.0], [1.0, 1.2], [1.1, 1.0]]),
     }
-    monkeypatch.setattr(selection, "held_out_losses", lambda plan, *_: table[plan.activation])
+    monkeypatch.setattr(
+        classifier_selection, "held_out_losses", lambda plan, *_: table[plan.activation]
+    )
     plan = EntropyMCMCClassifier()._plan((100, 4), 2)
-    chosen = selection.choose(plan, torch.zeros(100, 4), torch.zeros(100), networks, priors)
+    chosen = classifier_selection.choose(
+        plan, torch.zeros(100, 4), torch.zeros(100), networks, priors
+    )
     assert chosen == (((5,), "tanh"), 2.0)
-    large = selection.choose(plan, torch.zeros(501, 4), torch.zeros(501), networks, priors)
+    large = classifier_selection.choose(
+        plan, torch.zeros(501, 4), torch.zeros(501), networks, priors
+    )
     assert large == (((9,), "relu"), 2.0)
 
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from entropy_mcmc.sklearn.classifier_selection import held_out_nll
 from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
-from entropy_mcmc.sklearn.mixture import mixture_quantiles
-from entropy_mcmc.sklearn.network import ACTIVATIONS, draw_networks, forward
-from entropy_mcmc.sklearn.noise import (
+from entropy_mcmc.sklearn.mixture_quantiles import mixture_quantiles
+from entropy_mcmc.sklearn.mlp import ACTIVATIONS, draw_networks, forward
+from entropy_mcmc.sklearn.plan import Plan
+from entropy_mcmc.sklearn.regressor_selection import (
     GRID,
     HeldOutNoise,
     grouped,
@@ -18,8 +20,8 @@ from entropy_mcmc.sklearn.noise import (
     log_likelihoods,
     noise_variances,
 )
-from entropy_mcmc.sklearn.sampling import Draws, Plan, row_numbers, run
-from entropy_mcmc.sklearn.selection import folds, held_out_nll
+from entropy_mcmc.sklearn.sampling import Draws, row_numbers, run
+from entropy_mcmc.sklearn.validation import folds
 
 PLAN = Plan(
     sizes=(2, 3, 1),

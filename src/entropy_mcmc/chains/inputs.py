@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from entropy_mcmc.chains.layout import Layout
 from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.samplers import Sampler
+from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 
-NOT_SETTINGS = ("self", "params", "fused", "check_every")  # of an optimizer, not of chains
 PRECISIONS = (torch.float32, torch.float64)  # what θ may be kept in: less would drop the noise
 
 
@@ -115,23 +116,22 @@ def rows_per_step(data: Sequence[Tensor], batch_size: int | None) -> int:
 
 
 def check_settings(
-    optimizer: type, settings: Mapping[str, Any], data: Sequence[Tensor]
+    kind: type[Sampler], settings: Mapping[str, Any], data: Sequence[Tensor]
 ) -> dict[str, Any]:
-    """Settings of an optimizer by their names, with N from the data where there are some."""
-    known = [n for n in inspect.signature(optimizer).parameters if n not in NOT_SETTINGS]
+    """Hyper-parameters of a sampler by their names, with N from the data where there are some."""
+    declared = {k: v for k, v in hyper_parameters(kind).items() if k != "lr"}
     for name in settings:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        if name not in declared:
+            near = difflib.get_close_matches(name, declared, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(declared)}"
             raise ConfigError(
-                f"{name!r} is no setting of {optimizer.__name__} in chains, got "
+                f"{name!r} is no setting of {kind.__name__} in chains, got "
                 f"{name}={settings[name]!r}; {hint}"
             )
-    if "eta" in known and "eta" not in settings:
-        raise ConfigError(
-            "eta is missing: pass eta=, the variance of the guide around theta at temperature 1"
-        )
-    if not data:
+    for name, parameter in declared.items():
+        if parameter.default is inspect.Parameter.empty and name not in settings:
+            raise ConfigError(f"{name} is missing: pass {name}=, {parameter.help}")
+    if not data or "num_data" not in declared:
         return dict(settings)
     rows = len(data[0])
     if settings.get("num_data", rows) != rows:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains.energy import Energy
-from entropy_mcmc.chains.method import Method
+from entropy_mcmc.chains.stack import Method
 from entropy_mcmc.samplers.kernel import compiled as kernel
 from entropy_mcmc.samplers.kernel.inductor import two_vectors_at_a_time
 

@@ -20,13 +20,14 @@ from entropy_mcmc.chains.inputs import (
     rows_per_step,
     starting_states,
 )
-from entropy_mcmc.chains.method import SAMPLERS, first_state, method_of
 from entropy_mcmc.chains.noise_and_batches import LONGEST, Keys, NoiseAndBatches
+from entropy_mcmc.chains.stack import Method, samplers
 from entropy_mcmc.chains.steps import Steps
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
 from entropy_mcmc.samplers.kernel.compiled import available
 from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 
+KEPT = ("theta", "guide")  # variables whose states are kept, where a sampler has them
 UNROLL = 16  # steps per call
 CACHE = 2**18  # bytes of a mini-batch that stay in a core's own cache
 WORTH_COMPILING = 50_000  # steps from which compile="auto" compiles
@@ -79,14 +80,14 @@ def run(
     >>> draws.theta.shape, draws.guide.shape
     (torch.Size([5, 20, 3]), torch.Size([5, 20, 3]))
     """
-    check_choice("sampler", sampler, tuple(SAMPLERS))
+    check_choice("sampler", sampler, tuple(samplers()))
     check_choice("compile", compile, (True, False, "auto"))
     check_count("thin", thin)
     check_count("burn_in", burn_in, least=0)
     if check_count("steps", steps) <= burn_in:
         raise ConfigError(f"steps must be more than burn_in={burn_in}, got steps={steps}")
     parts = check_data(data)
-    settings = check_settings(SAMPLERS[sampler], settings, parts)
+    settings = check_settings(samplers()[sampler], settings, parts)
     settings |= {"lr": lr, "seed": noise.check_seed(seed)}
     layout, flat = starting_states(energy, init, chains)
     batch_rows = rows_per_step(parts, batch_size)
@@ -98,21 +99,21 @@ def run(
         stack.enter_context(torch.no_grad())
         if use:
             stack.enter_context(quiet_compiler())
-        return _sample(sampled, flat, sampler, settings, range(burn_in, steps, thin), steps, use)
+        method = Method.of(samplers()[sampler], settings)
+        return _sample(sampled, flat, method, range(burn_in, steps, thin), steps, use)
 
 
 def _sample(
     energy: Energy,
     flat: Tensor,
-    sampler: str,
-    settings: dict[str, Any],
+    method: Method,
     kept: range,
     steps: int,
     use_compiler: bool,
 ) -> Chains:
-    method = method_of(sampler, settings)
-    variables = first_state(sampler, settings, flat)
-    draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in variables[:2]]
+    variables = method.begin(flat)
+    names = [name for name in KEPT if name in variables._fields]
+    draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in names]
     groups = _groups(energy, flat, use_compiler)
     # All chains' counters once: a copy for each group would grow with the square of the chains.
     counters = energy.layout.counters(flat.shape[0], flat.device)
@@ -121,21 +122,21 @@ def _sample(
         for group in groups
     ]
     states = [[v[group].clone() for v in variables] for group in groups]
-    advance = Steps(energy, method, use_compiler)
+    advance = Steps(energy, method, names, use_compiler)
     for start in range(0, steps, LONGEST):
         count = min(LONGEST, steps - start)
         if use_compiler:  # a shorter call would be compiled anew; what is past the end is dropped
             count = -(-count // UNROLL) * UNROLL
-        keys = Keys.of(method.seed, start, count, flat.device)
+        keys = Keys.of(method.group["seed"], start, count, flat.device)
         for i, group in enumerate(groups):
             keep = functools.partial(_keep, [draw[group] for draw in draws], kept)
             for first, calls in inputs[i].blocks(keys, count):
                 replay = functools.partial(advance.block, calls, states[i], start + first)
                 states[i] = replay(keep)
                 if not all_finite(states[i]):
-                    report_divergence(replay, group.start, steps, settings["lr"])
-    guide = energy.layout.tree(draws[1]) if hasattr(variables, "guide") else None
-    return Chains(energy.layout.tree(draws[0]), guide)
+                    report_divergence(replay, group.start, steps, method.group["lr"])
+    trees = {name: energy.layout.tree(draw) for name, draw in zip(names, draws, strict=True)}
+    return Chains(trees["theta"], trees.get("guide"))
 
 
 def _groups(energy: Energy, flat: Tensor, use_compiler: bool) -> list[slice]:
@@ -161,6 +162,6 @@ def _keep(draws: list[Tensor], kept: range, start: int, trace: Trace) -> None:
     first = max(0, -(-(start - kept.start) // kept.step))
     if first >= len(kept):
         return
-    for draw, states in zip(draws, trace, strict=False):
+    for draw, states in zip(draws, trace, strict=True):
         chosen = states[:, kept[first] - start :: kept.step][:, : len(kept) - first]
         draw[:, first : first + chosen.shape[1]] = chosen

@@ -11,7 +11,7 @@ from torch import Tensor
 from entropy_mcmc.chains.compilation import Call, compiled, constants
 from entropy_mcmc.chains.divergence import Trace
 from entropy_mcmc.chains.energy import Energy
-from entropy_mcmc.chains.method import Method
+from entropy_mcmc.chains.stack import Method, move
 from entropy_mcmc.samplers.kernel.compiled import own_code
 
 REMEMBERED = 16  # compiled calls
@@ -23,8 +23,11 @@ class Steps:
     All groups have the same shapes, so one compilation serves them.
     """
 
-    def __init__(self, energy: Energy, method: Method, use_compiler: bool) -> None:
-        self._energy, self._method, self._use_compiler = energy, method, use_compiler
+    def __init__(
+        self, energy: Energy, method: Method, kept: Sequence[str], use_compiler: bool
+    ) -> None:
+        self._energy, self._method, self._kept = energy, method, tuple(kept)
+        self._use_compiler = use_compiler
         self._calls: dict[int, Call] = {}  # by the number of steps before the method settles
 
     def block(
@@ -36,26 +39,34 @@ class Steps:
     ) -> list[Tensor]:
         """The state after calls that begin at step `start`; `show` sees the trace of each."""
         for drawn in calls:
+            count = len(drawn[0])
             arguments = [*drawn, *self._energy.data, *state]
-            early = self._method.early(start, len(drawn[0]))
+            early = self._method.before_settling(start, count)
             if early not in self._calls:
-                self._calls[early] = make_call(
-                    self._energy, self._method, early, arguments, self._use_compiler
-                )
+                self._calls[early] = self._make(early, arguments)
             moved = self._calls[early](arguments)
             show(start, moved[len(state) :])
-            start += len(drawn[0])
-            state = list(moved[: len(state)])
+            state, start = list(moved[: len(state)]), start + count
         return state
+
+    def _make(self, early: int, arguments: list[Tensor]) -> Call:
+        return make_call(
+            self._energy, self._method, self._kept, early, arguments, self._use_compiler
+        )
 
 
 def make_call(
-    energy: Energy, method: Method, early: int, arguments: list[Tensor], use_compiler: bool
+    energy: Energy,
+    method: Method,
+    kept: tuple[str, ...],
+    early: int,
+    arguments: list[Tensor],
+    use_compiler: bool,
 ) -> Call:
     """Several steps in one call, the first `early` of them before the method settles.
 
-    From draws (normals, normals, rows), data and variables to new variables, and the first two of
-    them after every step, (chain, step, element).
+    From draws (normals, normals, rows), data and variables to new variables, and those named by
+    `kept` after every step, (chain, step, element).
     """
 
     def advance(first: Tensor, second: Tensor, rows: Tensor, *others: Tensor) -> list[Tensor]:
@@ -64,25 +75,24 @@ def make_call(
         for k in range(rows.shape[0]):
             slope = energy.gradients(variables[0], rows[k], data)
             eps = (first[k], second[k]) if method.normals else None
-            step = method.first if k < early else method.settled
-            variables = list(step.rule(step.variables(*variables), slope, eps, step.coefficients))
-            trace.append(variables[:2])
-        kept = [torch.stack(column, dim=1) for column in zip(*trace, strict=True)]
-        return [*variables, *kept]
+            moved = move(method.first if k < early else method.settled, variables, slope, eps)
+            variables = list(moved)
+            trace.append([getattr(moved, name) for name in kept])
+        return [*variables, *(torch.stack(column, dim=1) for column in zip(*trace, strict=True))]
 
     if not use_compiler:
         return lambda tensors: advance(*tensors)
     # A second run of the same energy on data of the same shapes must not compile again.
     shapes = tuple((t.shape, t.stride(), t.dtype, t.device) for t in arguments)
-    threads = torch.get_num_threads()
     plain = constants(energy.mean_loss)
     what = (energy.mean_loss, plain, energy.layout, energy.batch_rows)
-    key = (*what, early, method.first if early else None, method.settled, shapes, threads)
+    rules = (early and method.first, early, method.settled, kept)
+    key = (*what, *rules, shapes, torch.get_num_threads())
     if key not in _compiled:
         if len(_compiled) >= REMEMBERED:
             _compiled.clear()
-        source = own_code(advance, method.settled.rule)
-        _compiled[key] = compiled(source, arguments, direct=plain is not None)
+        function = own_code(advance, method.settled.rule)
+        _compiled[key] = compiled(function, arguments, direct=plain is not None)
     return _compiled[key]
 
 

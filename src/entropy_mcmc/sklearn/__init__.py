@@ -1,4 +1,4 @@
-"""scikit-learn estimators: posterior sampling for tables, with no tuning.
+"""scikit-learn estimators: posterior sampling for tabular data, with no tuning.
 
 >>> from sklearn.datasets import load_iris
 >>> from entropy_mcmc.sklearn import EntropyMCMCClassifier

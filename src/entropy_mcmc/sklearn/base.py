@@ -1,4 +1,4 @@
-"""What both estimators share: parameters, defaults that follow the table, and fitting."""
+"""Base of both estimators: parameters, defaults that follow the data, and fitting."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from entropy_mcmc.errors import (
     check_positive,
 )
 from entropy_mcmc.sklearn.likelihood import Likelihood
-from entropy_mcmc.sklearn.network import ACTIVATIONS, forward
-from entropy_mcmc.sklearn.sampling import Network, Plan, run
+from entropy_mcmc.sklearn.mlp import ACTIVATIONS, forward
+from entropy_mcmc.sklearn.plan import Network, Plan
+from entropy_mcmc.sklearn.sampling import run
 
 Doubles = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -35,16 +36,16 @@ LikelihoodMaker = Callable[[], Likelihood]
 ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the lr
 # Rows above which mini-batches, not the posterior, heat the chains until the lr is small: their
 # heat is about lr·rows/(2·batch) times that of the posterior.
-LARGE_TABLE = 5000
+MANY_ROWS = 5000
 UNDECIDED = 1.0  # prior variance of a plan until the rows have chosen one
 CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
 
 
-class TableEstimator(BaseEstimator):  # type: ignore[misc]
+class TabularEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the two estimators; see their docstrings for the parameters."""
 
     networks: ClassVar[tuple[Network, ...]]
-    """What "auto" stands for; where there are several, the rows of a small table choose."""
+    """What "auto" stands for; where there are several, the rows of small data choose."""
 
     def __init__(
         self,
@@ -100,15 +101,15 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _networks(self) -> list[Network]:
         """The networks that the parameters allow, each once."""
         check_choice("activation", self.activation, ("auto", *ACTIVATIONS))
-        found: list[Network] = []
+        networks: list[Network] = []
         for hidden, activation in self.networks:
             sizes = hidden if self._sizes_are_automatic() else self.hidden_layer_sizes
             network = (
                 tuple(check_count("hidden_layer_sizes", h, remedy='or pass "auto"') for h in sizes),
                 activation if self.activation == "auto" else self.activation,
             )
-            found += [] if network in found else [network]
-        return found
+            networks += [] if network in networks else [network]
+        return networks
 
     def _sizes_are_automatic(self) -> bool:
         return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
@@ -120,7 +121,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fixed_burn_in(self, rows: int) -> float:
         if self.burn_in == "auto":
-            return 0.8 if rows > LARGE_TABLE else 0.5
+            return 0.8 if rows > MANY_ROWS else 0.5
         return check_fraction("burn_in", self.burn_in)
 
     def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
@@ -143,7 +144,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             burn_in=self._fixed_burn_in(rows),
             roles=self.roles,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            least_lr=0.01 if rows > LARGE_TABLE else 0.05,
+            least_lr=0.01 if rows > MANY_ROWS else 0.05,
         )
         room = plan.steps - math.ceil(plan.burn_in * plan.steps)
         if plan.samples > room:
@@ -166,7 +167,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def automatic_steps(rows: int) -> int:
-    """Steps for a table of this many rows: many passes when it is small, few when it is large.
+    """Steps for this many rows: many passes over small data, few over large.
 
     >>> [automatic_steps(n) for n in (10, 100, 1000, 10_000, 100_000)]
     [100, 800, 2600, 3500, 10000]

@@ -19,16 +19,16 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.sklearn.base import (
     Doubles,
     LikelihoodMaker,
-    TableEstimator,
+    TabularEstimator,
     run_until_finite,
 )
+from entropy_mcmc.sklearn.classifier_selection import CANDIDATES, choose
 from entropy_mcmc.sklearn.likelihood import Categorical
-from entropy_mcmc.sklearn.sampling import Network, Plan
-from entropy_mcmc.sklearn.selection import CANDIDATES, choose
+from entropy_mcmc.sklearn.plan import Network, Plan
 
 
-class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
-    """Classify a table with the average of sampled networks.
+class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[misc]
+    """Classifier of tabular data: the average of sampled networks.
 
     Inputs are standardised inside. Rows have equal weight: there is no `sample_weight`.
 
@@ -40,7 +40,7 @@ class EntropyMCMCClassifier(ClassifierMixin, TableEstimator):  # type: ignore[mi
         n_chains: independent chains, each from its own start.
         n_samples: networks kept of each chain and role.
         n_steps: steps of each chain; "auto" follows the number of rows.
-        batch_size: rows in a step; all rows if the table has no more.
+        batch_size: rows in a step; all rows if there are no more.
         lr: first learning rate for the mean loss; it falls by a cosine. A run that diverges
             starts again at a third of it (`lr_` says which was used).
         momentum: of the sampler.

@@ -1,4 +1,4 @@
-r"""What the chains see of the targets: a mean loss for each chain, and the heat of that loss.
+r"""Likelihoods: a mean loss for each chain, and the heat (temperature) of that loss.
 
 A likelihood gives a loss :math:`M` and a heat :math:`s` so that :math:`M/s` is the mean negative
 log-likelihood. Sampling :math:`\exp(-N(M/s + \lambda\|\theta\|^2/2))` is the same as sampling with
@@ -48,10 +48,10 @@ class Gaussian:
 
     The expected squared error of posterior draws is the EM update of the noise variance s. With
     :math:`\gamma` effective parameters it is :math:`(rss + s\gamma)/N`: when γ nears N, as in a
-    small table, it hardly depends on the targets, and a chain that is a little too hot then raises
+    small data, it hardly depends on the targets, and a chain that is a little too hot then raises
     s without end. A prior worth `weight` rows at the variance `guess` gives
-    :math:`s = (weight\cdot guess + rss)/(weight + N - \gamma)`: it decides in a table of 50 rows,
-    and hardly counts in one of 10,000.
+    :math:`s = (weight\cdot guess + rss)/(weight + N - \gamma)`: it decides where there are 50 rows,
+    and hardly counts where there are 10,000.
     """
 
     def __init__(self, guess: float, weight: float, rows: int) -> None:

@@ -14,27 +14,27 @@ from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError, check_number
 from entropy_mcmc.sklearn.base import (
-    LARGE_TABLE,
+    MANY_ROWS,
     Doubles,
     LikelihoodMaker,
-    TableEstimator,
+    TabularEstimator,
     moments,
     run_until_finite,
 )
 from entropy_mcmc.sklearn.likelihood import Gaussian
-from entropy_mcmc.sklearn.mixture import mixture_quantiles
-from entropy_mcmc.sklearn.noise import (
+from entropy_mcmc.sklearn.mixture_quantiles import mixture_quantiles
+from entropy_mcmc.sklearn.plan import Network, Plan
+from entropy_mcmc.sklearn.regressor_selection import (
     CANDIDATES,
     LARGE,
     LEAST_ROWS,
     SMALL,
     guess_noise,
 )
-from entropy_mcmc.sklearn.sampling import Network, Plan
 
 
-class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
-    """Predict a number, its standard deviation and intervals with sampled networks.
+class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[misc]
+    """Regressor of tabular data: means, standard deviations and intervals of sampled networks.
 
     The prediction is a mixture: each kept network gives a Gaussian around its output, whose
     variance is the noise learned from all chains. Inputs and targets are standardised inside.
@@ -43,7 +43,7 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
 
     Up to 5000 rows a pilot run on three folds picks the prior variance ("auto") and a first noise
     variance from held-out rows; above, the prior variance is 3 and the noise is learned alone.
-    What a small table cannot tell from noise, misfit included, counts as noise. Rows have equal
+    What small data cannot tell from noise, misfit included, counts as noise. Rows have equal
     weight: there is no `sample_weight`.
 
     >>> import numpy as np
@@ -70,7 +70,7 @@ class EntropyMCMCRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc
     def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
         fixed = self.prior_variance != "auto"
         guess = SMALL if len(x) < LEAST_ROWS else LARGE
-        if LEAST_ROWS <= len(x) <= LARGE_TABLE:
+        if LEAST_ROWS <= len(x) <= MANY_ROWS:
             candidates = (plan.prior_variance,) if fixed else CANDIDATES
             pick = partial(guess_noise, x=x, y=targets, candidates=candidates)
             guess = run_until_finite(plan, pick)[0]

@@ -1,4 +1,4 @@
-"""Choose network and prior variance from the training rows: all priors and folds in one run.
+"""Choice of the classifier's network and prior variance by 3-fold validation, in one run.
 
 A prior on a fold is one or more chains of a stacked run, with their own rows and their own prior.
 The held-out NLL of the average over their samples, averaged over folds, decides.
@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from entropy_mcmc.sklearn.likelihood import Categorical
-from entropy_mcmc.sklearn.network import forward
-from entropy_mcmc.sklearn.sampling import Draws, Network, Plan, run
+from entropy_mcmc.sklearn.plan import Network, Plan
+from entropy_mcmc.sklearn.sampling import Draws, run
+from entropy_mcmc.sklearn.validation import folds, held_out_outputs, pilot_plan
 
 CANDIDATES = (3.0, 10.0, 30.0, 100.0, 300.0)
-FALLBACK = 10.0  # for tables too small to hold rows out
+FALLBACK = 10.0  # for data too small to hold rows out
 LEAST_ROWS = 30
 FEW_ROWS = 500  # up to here the rows are divided twice, and networks are compared
-FOLDS = 3
 MOST_HELD_OUT = 2000  # rows judged in a fold: enough to tell candidates apart
 SAMPLES = 4
-SHARE = 0.4  # of the steps of the run that follows
 
 
 def choose(
@@ -32,8 +30,8 @@ def choose(
 ) -> tuple[Network, float]:
     """The network and the prior variance of the lowest held-out NLL.
 
-    Small tables choose between the networks, larger ones take the first: a smooth and shallow one
-    is better on some tables of a hundred rows, and the cost would double.
+    Small data choose between the networks, larger ones take the first: a smooth and shallow one is
+    better on some data of a hundred rows, and the cost would double.
     """
     if len(x) < LEAST_ROWS:
         return networks[0], FALLBACK if len(priors) > 1 else priors[0]
@@ -41,16 +39,16 @@ def choose(
         networks = networks[:1]
     if len(networks) * len(priors) == 1:
         return networks[0], priors[0]
-    found = [held_out_losses(plan.using(network), x, labels, priors) for network in networks]
-    best = int(torch.stack([losses.mean(dim=1).min() for losses in found]).argmin())
-    return networks[best], priors[cautious(found[best])]
+    losses = [held_out_losses(plan.using(network), x, labels, priors) for network in networks]
+    best = int(torch.stack([each.mean(dim=1).min() for each in losses]).argmin())
+    return networks[best], priors[cautious(losses[best])]
 
 
 def cautious(losses: Tensor) -> int:
     """The first candidate whose mean is within one standard error of the lowest.
 
     Candidates are in order, rows (candidates, rows) are compared in pairs. Too broad a prior costs
-    far more than too narrow a one, and a small table often cannot tell them apart.
+    far more than too narrow a one, and small data often cannot tell them apart.
 
     >>> cautious(torch.tensor([[2.0, 2.1, 1.9], [1.0, 1.2, 1.0], [0.9, 1.3, 0.9], [1.5, 1.5, 1.5]]))
     1
@@ -63,7 +61,7 @@ def cautious(losses: Tensor) -> int:
 def held_out_losses(plan: Plan, x: Tensor, labels: Tensor, priors: Sequence[float]) -> Tensor:
     """NLL of every row while it was held out, (priors, rows); equal seeds divide rows equally."""
     generator = torch.Generator().manual_seed(plan.seed)
-    # In a small table the best candidate of one division is often not that of another.
+    # In small data the best candidate of one division is often not that of another.
     divisions = [folds(len(x), generator) for _ in range(2 if len(x) <= FEW_ROWS else 1)]
     train, held_out = (torch.cat(rows) for rows in zip(*divisions, strict=True))
     pilot = pilot_plan(plan, len(priors) * len(train), SAMPLES)
@@ -84,35 +82,6 @@ def mean_by_row(values: Tensor, rows: Tensor, count: int) -> Tensor:
     times = torch.zeros(count).index_add_(0, rows, torch.ones(len(rows)))
     sums = torch.zeros(len(values), count).index_add_(1, rows, values)
     return (sums / times)[:, times > 0]
-
-
-def pilot_plan(plan: Plan, chains: int, samples: int) -> Plan:
-    """A shorter run of other chains, of whose second half some samples are kept."""
-    steps = max(2 * samples, int(SHARE * plan.steps))
-    return replace(plan, chains=chains, steps=steps, samples=samples, burn_in=0.5, roles="theta")
-
-
-def folds(rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Training rows and held-out rows of each fold, (FOLDS, …); held-out rows never overlap.
-
-    >>> train, held_out = folds(10, torch.Generator().manual_seed(0))
-    >>> train.shape, held_out.shape
-    (torch.Size([3, 7]), torch.Size([3, 3]))
-    """
-    order = torch.randperm(rows, generator=generator)
-    size = rows // FOLDS
-    turned = torch.stack([order.roll(-fold * size) for fold in range(FOLDS)])
-    return turned[:, size:], turned[:, :size]
-
-
-def held_out_outputs(draws: Draws, plan: Plan, x: Tensor, rows: Tensor) -> Tensor:
-    """Outputs of every sample of each chain on the chain's own `rows`: (samples, C, rows, out)."""
-    outputs = []
-    with torch.no_grad():
-        for start in range(0, plan.samples * plan.chains, plan.chains):
-            params = [torch.from_numpy(p[start : start + plan.chains]) for p in draws.params]
-            outputs.append(forward(params, x[rows], plan.activation))
-    return torch.stack(outputs)
 
 
 def held_out_nll(draws: Draws, plan: Plan, x: Tensor, labels: Tensor, rows: Tensor) -> Tensor:

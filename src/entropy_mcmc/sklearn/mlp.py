@@ -1,8 +1,8 @@
-r"""Many small networks as one: a layer of C chains is one tensor (C, in, out).
+r"""Stacked multilayer perceptrons: a layer of C networks is one tensor (C, in, out).
 
 Each layer computes :math:`h \leftarrow h\,W\cdot gain/\sqrt{fan\_in} + b`, so that weights of
 variance 1 keep activations near 1 whatever the width: one prior variance, and one learning rate,
-then serve every table.
+then serve all data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-r"""Choose the prior variance and a first noise variance of a regression from held-out rows.
+r"""Choice of the regressor's prior variance and first noise variance, from held-out rows.
 
-Noise is hard to learn from rows that the networks were fitted to when the table is small, so a
-pilot run holds out a third of the rows, three times. For each candidate prior and fold, two chains
+Noise is hard to learn from rows that the networks were fitted to when there are few, so a pilot
+run holds out a third of the rows, three times. For each candidate prior and fold, two chains
 give outputs :math:`f_1, f_2` on rows that neither has seen. If the chains are posterior draws of
 spread :math:`v` around their mean, then :math:`E(y-f_i)^2 = s + 2v` and
 :math:`E(f_1-f_2)^2 = 2v`: the difference is the noise variance s, whose heat the chains follow.
@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.sklearn.likelihood import squared_errors
-from entropy_mcmc.sklearn.network import forward
-from entropy_mcmc.sklearn.sampling import Plan, run
-from entropy_mcmc.sklearn.selection import FOLDS, folds, held_out_outputs, pilot_plan
+from entropy_mcmc.sklearn.mlp import forward
+from entropy_mcmc.sklearn.plan import Plan
+from entropy_mcmc.sklearn.sampling import run
+from entropy_mcmc.sklearn.validation import FOLDS, folds, held_out_outputs, pilot_plan
 
 CANDIDATES = (0.3, 1.0, 3.0)
 TWINS = 2  # chains of a candidate on a fold
