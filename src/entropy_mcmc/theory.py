@@ -1,4 +1,4 @@
-"""What can be computed with a pen: bounds of the paper's theorems, step sizes, stationary laws.
+"""What can be computed with a pen: bounds of the paper's theorems, step sizes, variances.
 
 Scalars only. Everything is in units of the full energy: `alpha` = lr/N, curvatures are those
 of U, `gradient_variance` V = N²·Var(ĝ) per coordinate. The theorems are stated at temperature 1
@@ -22,52 +22,50 @@ from typing import NamedTuple
 
 from entropy_mcmc.errors import (
     ConfigError,
-    check_choice,
     check_count,
     check_fraction,
     check_not_negative,
     check_positive,
 )
+from entropy_mcmc.stationary import (
+    PairCovariance,
+    check_curvature,
+    check_step,
+    euler_covariance,
+    exact_covariance,
+    gibbs_covariance,
+    joint_eigenvalues,
+    max_step_size,
+    minibatch_heat,
+    momentum_covariance,
+    sgld_variance,
+    thermometer_factor,
+)
+
+__all__ = [
+    "NestedRun",
+    "PairCovariance",
+    "euler_covariance",
+    "exact_covariance",
+    "gibbs_covariance",
+    "joint_eigenvalues",
+    "max_step_size",
+    "minibatch_heat",
+    "momentum_covariance",
+    "relaxation_steps",
+    "sgld_variance",
+    "suggest_step_size",
+    "theorem1_corrected",
+    "theorem1_printed",
+    "theorem2_corrected",
+    "theorem2_printed",
+    "theorem3_corrected",
+    "theorem3_printed",
+    "thermometer_factor",
+]
 
 # Dalalyan & Karagulyan round 7√2/6 = 1.6499 up.
 _STEP_ERROR = 1.65
-
-
-def joint_eigenvalues(m: float, M: float, eta: float) -> tuple[float, float]:
-    """Smallest and largest eigenvalue of the joint Hessian (Lemma 2, corrected).
-
-    A = [[Λ+cI, −cI], [−cI, cI]] with c = 1/η splits into 2×2 blocks, one per eigenvalue h of Λ,
-    with eigenvalues (h + 2c ± √(h²+4c²))/2. Both grow with h, so the ends are taken at m and M.
-    The printed lemma (m and M themselves) reduces rows, which does not keep eigenvalues.
-
-    >>> low, high = joint_eigenvalues(1.0, 1.0, eta=1.0)
-    >>> round(low, 3), round(high, 3)
-    (0.382, 2.618)
-    """
-    c = 1 / check_positive("eta", eta)
-    _check_curvature(m, M)
-    # Product of a block's eigenvalues is h·c: dividing avoids the cancellation of h ≪ c.
-    low = 2 * m * c / (m + 2 * c + math.hypot(m, 2 * c))
-    return low, (M + 2 * c + math.hypot(M, 2 * c)) / 2
-
-
-def max_step_size(M: float, eta: float, *, momentum: float = 0.0, rule: str = "euler") -> float:
-    """The step size α at which the chain stops being stable; stay strictly below.
-
-    Euler: α·λ_max < 2(1+μ), λ_max from `joint_eigenvalues`; without momentum this is αM < 2 and
-    η > α(4−αM)/(4−2αM). `exact` and `gibbs` are stable for every η while αM < 2.
-
-    >>> max_step_size(2.0, eta=1.0, rule="gibbs")
-    1.0
-    """
-    check_choice("rule", rule, ("euler", "exact", "gibbs"))
-    check_fraction("momentum", momentum)
-    check_positive("M", M)
-    if rule == "euler":
-        return 2 * (1 + momentum) / joint_eigenvalues(M, M, eta)[1]
-    if momentum:
-        raise ConfigError(f"momentum must be 0 for rule={rule!r}, got momentum={momentum}")
-    return 2 / M
 
 
 def suggest_step_size(
@@ -93,7 +91,7 @@ def suggest_step_size(
 def relaxation_steps(m: float, M: float, eta: float, alpha: float) -> float:
     """Steps in which the slowest mean of the Euler chain shrinks by e: −1/log max|1−αλ|."""
     low, high = joint_eigenvalues(m, M, eta)
-    _check_step(alpha, 2 / high, "the chain diverges at 2/λ_max")
+    check_step(alpha, 2 / high, "the chain diverges at 2/λ_max")
     return -1 / math.log(max(abs(1 - alpha * low), abs(1 - alpha * high)))
 
 
@@ -106,10 +104,10 @@ def theorem1_printed(
     α ≤ 2/(m+M). False: it rests on Lemma 2, and at its own limit the chain diverges.
     `w2_start` is read as W2(μ_0, π_joint), the only reading in which the dimensions agree.
     """
-    _check_curvature(m, M)
+    check_curvature(m, M)
     if not m <= 1 / check_positive("eta", eta) <= M:
         raise ConfigError(f"1/eta must be in [m, M] = [{m}, {M}] for Theorem 1, got eta={eta}")
-    _check_step(alpha, 2 / (m + M), "Theorem 1 is printed for α ≤ 2/(m+M)")
+    check_step(alpha, 2 / (m + M), "Theorem 1 is printed for α ≤ 2/(m+M)")
     return _langevin_bound(m, M, alpha, 2 * d, sigma, K, w2_start)
 
 
@@ -124,7 +122,7 @@ def theorem1_corrected(
     known exactly, so the gradient error has total variance σ², σ²/(2d) per coordinate, no bias.
     """
     low, high = joint_eigenvalues(m, M, eta)
-    _check_step(alpha, 2 / (low + high), "Theorem 1 needs α ≤ 2/(λ_min+λ_max)")
+    check_step(alpha, 2 / (low + high), "Theorem 1 needs α ≤ 2/(λ_min+λ_max)")
     return _langevin_bound(low, high, alpha, 2 * d, sigma / math.sqrt(2 * d), K, w2_start)
 
 
@@ -167,7 +165,7 @@ def theorem2_corrected(run: NestedRun, gap_start: float) -> float:
     """
     inner = _inner_corrected(run)
     flat, steep = _flattened(run)
-    _check_step(run.alpha, 1 / steep, "Theorem 2 needs α ≤ (1+ηM)/M")
+    check_step(run.alpha, 1 / steep, "Theorem 2 needs α ≤ (1+ηM)/M")
     return (1 - run.alpha * flat) ** run.K * gap_start + (inner / run.eta) ** 2 / (2 * flat)
 
 
@@ -199,110 +197,9 @@ def theorem3_corrected(run: NestedRun, w2_start: float) -> float:
     """
     inner = _inner_corrected(run)
     flat, steep = _flattened(run)
-    _check_step(run.alpha, 2 / (flat + steep), "Theorem 3 needs α ≤ 2/(m_f+M_f)")
+    check_step(run.alpha, 2 / (flat + steep), "Theorem 3 needs α ≤ 2/(m_f+M_f)")
     outer = _langevin_bound(flat, steep, run.alpha, run.d, 0.0, run.K, w2_start)
     return outer + inner / (run.eta * flat)
-
-
-class PairCovariance(NamedTuple):
-    """Stationary second moments of one coordinate of (θ, θ_a)."""
-
-    theta: float
-    cross: float
-    guide: float
-
-    @property
-    def difference(self) -> float:
-        """Var(θ − θ_a), what the coupling thermometer reads."""
-        return self.theta - 2 * self.cross + self.guide
-
-
-def euler_covariance(
-    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
-) -> PairCovariance:
-    """Stationary law of the paper's rule on curvature h: solves Σ = MΣMᵀ + Q exactly.
-
-    With V = 0 it is T[A(I − αA/2)]⁻¹; the terms in V are the heat of mini-batch noise.
-
-    >>> [round(x, 6) for x in euler_covariance(0.1, 1.0, 0.5)]
-    [1.059603, 0.993377, 1.556291]
-    """
-    _check_step(alpha, max_step_size(h, eta), "the chain is unstable", strict=True)
-    c, T, V = 1 / eta, temperature, gradient_variance
-    D = 1 - alpha * (h + 2 * c) / 2 + alpha**2 * h * c / 4
-    E = h + 2 * c - alpha * h * c
-    heat = alpha * V / (4 * h * D * E)
-    kept = 1 - alpha * c
-    spread = h + c - alpha * (h * h + 2 * h * c + 2 * c * c) / 2
-    return PairCovariance(
-        T * kept / (h * D) + heat * kept * (2 * c + 2 * h - alpha * c * h),
-        T * (1 - alpha * (h + 2 * c) / 2) / (h * D)
-        + heat * c * (2 - 2 * alpha * c - 2 * alpha * h + alpha**2 * c * h),
-        T * spread / (h * c * D) + heat * c * kept * (2 - alpha * h),
-    )
-
-
-def exact_covariance(
-    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
-) -> PairCovariance:
-    """Stationary law of `guide_update="exact"`: gradient kick, then the exact coupled move."""
-    _check_step(alpha, max_step_size(h, eta, rule="exact"), "αh must be below 2", strict=True)
-    c, T, V = 1 / eta, temperature, gradient_variance
-    e = math.exp(-2 * alpha * c)
-    rest, rest2 = -math.expm1(-2 * alpha * c), -math.expm1(-4 * alpha * c)
-    kick = alpha * h
-    base = h * (rest + kick * e) * (4 * (1 + e) - kick * (1 + 3 * e))
-    heat = 4 * c * (rest2 + kick * e * e) + h * rest2
-    mixed = 4 * c * kick * e * (2 - kick) * (2 * e + 1) + rest2 * (8 * c - h * (2 - kick))
-    turn = rest + kick * e * (2 - kick)
-    return PairCovariance(
-        T * heat / (c * base) + V * alpha * (rest2 + kick * e * (1 + 3 * e)) / base,
-        T * mixed / (2 * c * base) + V * alpha * rest2 / base,
-        T * turn * heat / (c * rest * base) + V * alpha * rest * (1 + e - kick * e) / base,
-    )
-
-
-def gibbs_covariance(
-    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
-) -> PairCovariance:
-    """Stationary law of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT."""
-    theta = sgld_variance(alpha, h, temperature * (1 + alpha / (2 * eta)), gradient_variance)
-    return PairCovariance(theta, theta, theta + eta * temperature)
-
-
-def momentum_covariance(
-    alpha: float, h: float, eta: float, momentum: float, temperature: float = 1.0
-) -> PairCovariance:
-    """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's law at α/(1+μ)."""
-    return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
-
-
-def sgld_variance(
-    alpha: float,
-    h: float,
-    temperature: float = 1.0,
-    gradient_variance: float = 0.0,
-    momentum: float = 0.0,
-) -> float:
-    """SGLD (μ = 0) or SGHMC on curvature h: (T + αV/(2(1−μ)))/(h(1 − αh/(2(1+μ))))."""
-    mu = check_fraction("momentum", momentum)
-    _check_step(alpha, 2 * (1 + mu) / h, "the chain is unstable", strict=True)
-    heat = temperature + alpha * gradient_variance / (2 * (1 - mu))
-    return heat / (h * (1 - alpha * h / (2 * (1 + mu))))
-
-
-def thermometer_factor(alpha: float, h: float, eta: float) -> float:
-    """E‖θ−θ_a‖²/(dηT) of the Euler rule with exact gradients: 1/(1 − q(4−αh)/(4−2αh)), q = α/η.
-
-    >>> round(thermometer_factor(0.1, 1.0, 0.5), 6)
-    1.258278
-    """
-    check_not_negative("h", h)
-    check_positive("eta", eta)
-    loss = alpha / eta * (4 - alpha * h) / (4 - 2 * alpha * h) if alpha * h < 2 else math.inf
-    if loss >= 1:
-        raise ConfigError(f"alpha must be below the stable limit at h={h}, eta={eta}, got {alpha}")
-    return 1 / (1 - loss)
 
 
 def _langevin_bound(
@@ -317,8 +214,8 @@ def _langevin_bound(
 
 def _inner_printed(run: NestedRun) -> float:
     """A² of Theorems 2 and 3 as printed."""
-    _check_curvature(run.m, run.M)
-    _check_step(run.alpha, 2 / (run.m + run.M), "the theorem is printed for α ≤ 2/(m+M)")
+    check_curvature(run.m, run.M)
+    check_step(run.alpha, 2 / (run.m + run.M), "the theorem is printed for α ≤ 2/(m+M)")
     c = 1 / check_positive("eta", run.eta)
     rest = _langevin_bound(run.m + c, run.M + c, run.alpha, run.d, run.sigma, 0, 0.0)
     return (1 - run.alpha * run.m) ** run.L * run.kappa + rest
@@ -326,25 +223,12 @@ def _inner_printed(run: NestedRun) -> float:
 
 def _inner_corrected(run: NestedRun) -> float:
     """B of `theorem3_corrected`: how far the inner chain is from its target after L steps."""
-    _check_curvature(run.m, run.M)
+    check_curvature(run.m, run.M)
     low, high = run.m + 1 / check_positive("eta", run.eta), run.M + 1 / run.eta
     step = run.alpha if run.inner_alpha is None else run.inner_alpha
-    _check_step(step, 2 / (low + high), "the inner chain needs a ≤ 2/(m+M+2/η)")
+    check_step(step, 2 / (low + high), "the inner chain needs a ≤ 2/(m+M+2/η)")
     return _langevin_bound(low, high, step, run.d, run.sigma / run.d**0.5, run.L, run.kappa)
 
 
 def _flattened(run: NestedRun) -> tuple[float, float]:
     return run.m / (1 + run.eta * run.m), run.M / (1 + run.eta * run.M)
-
-
-def _check_curvature(m: float, M: float) -> None:
-    if check_positive("m", m) > check_positive("M", M):
-        raise ConfigError(f"M must be at least m={m}, got M={M}; pass the curvatures as (m, M)")
-
-
-def _check_step(alpha: float, limit: float, why: str, *, strict: bool = False) -> None:
-    """Raise unless 0 < alpha ≤ limit (below it if `strict`), saying `why`."""
-    check_positive("alpha", alpha)
-    if alpha > limit or (strict and alpha >= limit):
-        sign = "below" if strict else "at most"
-        raise ConfigError(f"alpha must be {sign} {limit:.6g} ({why}), got alpha={alpha}")

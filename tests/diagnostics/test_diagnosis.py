@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from entropy_mcmc import EntropyMCMC, Posterior, schedules
 from entropy_mcmc.diagnostics import Advice, Thermometer, diagnose
-from entropy_mcmc.diagnostics.advice import on_coupling, worst
+from entropy_mcmc.diagnostics.verdicts import on_coupling, worst
 from entropy_mcmc.errors import StateError
 
 
@@ -90,7 +90,7 @@ def test_few_draws_and_several_chains(tmp_path):
     found = diagnose(runs, data()[0])
     assert found.roles[0].mixing.chains == 4
     assert found.roles[0].mixing.ess is None
-    assert found.roles[0].same_law is None
+    assert [a.verdict for a in found.roles[0].agreements] == ["too few"]
     assert found.roles[0].weights.within is None
     assert found.temperature is None
     assert any("no R-hat" in advice.text for advice in found.advice)
@@ -112,7 +112,8 @@ def test_several_chains_in_one_store(tmp_path, cycles):
     found = diagnose(posterior, data()[0], **options).roles[0]
     assert found.mixing.chains == 2 * cycles
     assert found.weights.between > 2 * found.weights.within
-    assert found.same_law < 0.01
+    assert [a.groups for a in found.agreements] == ["chains", "cycles"][:cycles]
+    assert found.agreements[0].verdict == "differ"
 
 
 def test_regression_compares_means(tmp_path):
@@ -140,7 +141,7 @@ def test_a_short_noisy_part_is_advised_against(tmp_path, steps):
     assert found.measured is None
     (item,) = [a for a in found.advice if "no temperature reading" in a.text]
     assert item.severity == "note"
-    factor, *rest = item.text.split("divide η by ")[1].split(",")[0].split(" with ")
+    factor, *rest = item.change.split("divide η by ")[1].split(",")[0].split(" with ")
     rule = "exact" if rest else "euler"
     assert rule == ("exact" if steps == 60 else "euler")
     _, again = chain(
@@ -154,9 +155,7 @@ def test_advice_on_the_coupling():
     with pytest.warns(UserWarning, match="oscillate"):
         sampler = EntropyMCMC([param], lr=0.3, num_data=1, eta=0.5, temperature=0.0, seed=0)
     thermometer = Thermometer(sampler)
-    assert [a.text for a in on_coupling(thermometer)] == [
-        "T = 0: an optimizer, there is no temperature to read"
-    ]
+    assert [a.text for a in on_coupling(thermometer)] == ["T = 0: an optimizer, not a sampler"]
     sampler.param_groups[0].update(temperature=1.0, noise=False)
     param.grad = torch.zeros(4)
     sampler.step()
@@ -167,6 +166,7 @@ def test_advice_on_the_coupling():
     assert worst(on_coupling(thermometer)) == "problem"
     assert worst([]) == "ok"
     assert str(Advice("note", "text")) == "note: text"
+    assert str(Advice("note", "text", "lr")) == "note: text. To change: lr"
 
 
 def test_near_copies_and_a_cold_posterior_are_noted(tmp_path):

@@ -13,8 +13,8 @@ import torch
 from battery import LINEAR
 from entropy_mcmc import SGLD, EntropyMCMC, schedules, theory
 from entropy_mcmc.diagnostics import Thermometer, average, judge, mean_error, power
-from entropy_mcmc.diagnostics.coupling import curvature_factor, move
-from entropy_mcmc.diagnostics.heat import THRESHOLD
+from entropy_mcmc.diagnostics.expected_reading import curvature_factor, move
+from entropy_mcmc.diagnostics.temperature_verdict import THRESHOLD
 from entropy_mcmc.errors import ConfigError, StateError
 from scenarios import linear_map, stationary_covariance
 

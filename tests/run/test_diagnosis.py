@@ -151,6 +151,62 @@ def test_one_network(tmp_path, capsys, method):
     assert "Diagnosis" not in out
 
 
+class Vector(nn.Module):
+    """Parameters that are the output, whatever the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(1000))
+
+    def forward(self, x):
+        return self.weights.expand(len(x), -1)
+
+
+def quadratic(output, target):
+    """Curvature 1 of the mean loss, N of the energy; the mini-batches differ by `target`."""
+    return (output - target).square().sum(1).mean() / 2
+
+
+@pytest.mark.parametrize(
+    ("method", "lr", "factor"),
+    [("emcmc", 0.02, 1.0), ("emcmc", 1 / 3, 1.2), ("sgld", 1.024, 2.05), ("sghmc", 0.02, 1.0)],
+)
+def test_a_too_large_lr_is_found(tmp_path, method, lr, factor):
+    """Variance 1.2 and 2.05 times that of the target: the coupling thermometer sees neither."""
+    posterior = sample(
+        Vector(), (torch.zeros(100, 1), torch.zeros(100, 1)), method=method, loss=quadratic,
+        likelihood="classification", run_dir=tmp_path / "a", lr=lr, temperature=1.0,
+        weight_decay=0.0, epochs=round(160 * max(1, 0.2 / lr)), batch_size=20, kind="constant",
+        cycles=1, burn_in=0.2, samples_per_cycle=12, **({"eta": 0.2} if method == "emcmc" else {}),
+    )  # fmt: skip
+    found = posterior.diagnosis
+    reading = found.theta_temperature.reading
+    assert abs(reading.value - factor) < 4 * reading.error + 0.05 * factor * (method == "emcmc")
+    (said,) = [a for a in found.advice if a.text.startswith("θ is") or "θ's own" in a.text]
+    assert said.severity == ("ok" if factor == 1 else "warning")
+    assert "12 samples × 5 mini-batch gradients" in said.text
+    assert ("divide lr by" in said.change) == (factor > 1)
+
+
+def test_sample_gives_the_diagnosis_of_the_command(tmp_path, capsys):
+    config = long_noise(tmp_path / "a")
+    _, stored = sampled(config, capsys)
+    x, y = tiny_data()[0]
+    posterior = sample(nn.Linear(4, 2), (x, y), epochs=20, batch_size=16, run_dir=tmp_path / "b")
+    assert not (tmp_path / "b" / "diagnostics.json").exists()
+    text = str(posterior.diagnosis)
+    assert text == diagnose_run(load_run_of(posterior, tmp_path / "b", (x, y)))
+    assert posterior.diagnosis is posterior.diagnosis
+    assert text.startswith("Diagnosis")
+    assert capsys.readouterr().out == ""
+    sample(
+        nn.Linear(4, 2), (x, y), epochs=20, batch_size=16, run_dir=tmp_path / "b", progress=True
+    )
+    assert text in capsys.readouterr().out
+    alone = sample(nn.Linear(4, 2), (x, y), method="sgd", epochs=2, batch_size=16)
+    assert alone.diagnosis is None
+
+
 def test_regression(tmp_path, capsys):
     config = with_parts(long_noise(tmp_path / "a"), model={"name": f"{__name__}:two_outputs"})
     out, stored = sampled(with_parts(config, data={"name": f"{__name__}:line"}), capsys)

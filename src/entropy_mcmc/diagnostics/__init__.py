@@ -1,52 +1,74 @@
 """Is the chain at its temperature, and has it mixed?
 
-`Thermometer` follows a sampler and reads its temperature from ‖θ−θ_a‖²; `diagnose` looks at the
-collected samples as well and gives a table with advice.
+`Thermometer` follows a sampler and reads its temperature from ‖θ−θ_a‖²; `read_pair_temperature`
+reads that of θ from gradients at the samples; `diagnose` looks at predictions as well and gives a
+table with advice.
 """
 
-from entropy_mcmc.diagnostics.advice import Advice
+from entropy_mcmc.diagnostics.agreement import (
+    Agreement,
+    agreements,
+    exchangeable,
+    pooled_rhat,
+    rhat_limit,
+)
 from entropy_mcmc.diagnostics.configurational import configurational_temperature
-from entropy_mcmc.diagnostics.cycles import (
+from entropy_mcmc.diagnostics.diagnosis import Diagnosis, RoleDiagnosis, diagnose
+from entropy_mcmc.diagnostics.distances import (
     Contrast,
+    moved_probability,
     prediction_distances,
-    same_law,
+    relative_movement,
     weight_distances,
 )
-from entropy_mcmc.diagnostics.diagnosis import Diagnosis, RoleDiagnosis, diagnose
-from entropy_mcmc.diagnostics.function_space import Mixing, mixing
-from entropy_mcmc.diagnostics.heat import (
-    Estimate,
+from entropy_mcmc.diagnostics.ess_rhat import Mixing, mixing
+from entropy_mcmc.diagnostics.gradient_noise import Estimate, gradient_variance
+from entropy_mcmc.diagnostics.pair_temperature import (
+    PairTemperature,
+    pair_temperature,
+    read_pair_temperature,
+)
+from entropy_mcmc.diagnostics.temperature_verdict import (
     Verdict,
     average,
-    gradient_variance,
     independent,
     judge,
     power,
     separate,
 )
 from entropy_mcmc.diagnostics.thermometer import Reading, Thermometer, mean_error
+from entropy_mcmc.diagnostics.verdicts import Advice
 
 __all__ = [
     "Advice",
+    "Agreement",
     "Contrast",
     "Diagnosis",
     "Estimate",
     "Mixing",
+    "PairTemperature",
     "Reading",
     "RoleDiagnosis",
     "Thermometer",
     "Verdict",
+    "agreements",
     "average",
     "configurational_temperature",
     "diagnose",
+    "exchangeable",
     "gradient_variance",
     "independent",
     "judge",
     "mean_error",
     "mixing",
+    "moved_probability",
+    "pair_temperature",
+    "pooled_rhat",
     "power",
     "prediction_distances",
-    "same_law",
+    "read_pair_temperature",
+    "relative_movement",
+    "rhat_limit",
     "separate",
     "weight_distances",
 ]

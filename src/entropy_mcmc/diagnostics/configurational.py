@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from entropy_mcmc.diagnostics.heat import Estimate
+from entropy_mcmc.diagnostics.gradient_noise import Estimate
 from entropy_mcmc.errors import ConfigError, StateError
 
 

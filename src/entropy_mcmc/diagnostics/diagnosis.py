@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from entropy_mcmc.diagnostics import advice as advise
-from entropy_mcmc.diagnostics.advice import Advice
-from entropy_mcmc.diagnostics.cycles import (
+from entropy_mcmc.diagnostics import verdicts
+from entropy_mcmc.diagnostics.agreement import Agreement, agreements
+from entropy_mcmc.diagnostics.distances import (
     Contrast,
+    moved_probability,
     prediction_distances,
-    same_law,
+    relative_movement,
     weight_distances,
 )
-from entropy_mcmc.diagnostics.function_space import Mixing, mixing
-from entropy_mcmc.diagnostics.heat import Estimate, Verdict, average, independent, judge
+from entropy_mcmc.diagnostics.ess_rhat import Mixing, mixing
+from entropy_mcmc.diagnostics.gradient_noise import Estimate
+from entropy_mcmc.diagnostics.pair_temperature import PairTemperature
+from entropy_mcmc.diagnostics.temperature_verdict import Verdict, average, independent, judge
 from entropy_mcmc.diagnostics.thermometer import Thermometer
+from entropy_mcmc.diagnostics.verdicts import Advice
 from entropy_mcmc.errors import StateError
 
 CLASSES = "share of inputs with another class"
@@ -50,8 +54,14 @@ class Samples(Protocol):
 class RoleDiagnosis:
     """Samples of one role: mixing of predictions, distances of weights and predictions.
 
-    `compared` says what the distance of predictions is; `same_law` is the p-value of "cycles do
-    not differ", None where it has no meaning.
+    Attributes:
+        role: "theta" or "guide".
+        mixing: ESS and R-hat of predictions, by cycles.
+        weights: Distances of weights.
+        predictions: Distances of predictions; `compared` says which.
+        compared: What the distance of predictions is.
+        agreements: Tests whether chains and cycles (or halves) predict alike.
+        moved: Predicted probability that moves between two samples of a cycle.
     """
 
     role: str
@@ -59,7 +69,8 @@ class RoleDiagnosis:
     weights: Contrast
     predictions: Contrast
     compared: str
-    same_law: float | None
+    agreements: tuple[Agreement, ...] = ()
+    moved: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +78,13 @@ class Diagnosis:
     """What `diagnose` found; `print` it for a table.
 
     Attributes:
-        temperature: T that the chain claims, None without a thermometer.
-        measured: T that the thermometer showed, over all readings.
-        verdict: On the readings, None where there are none.
+        temperature: T that the chain claims, None where it is not known.
+        measured: T that the coupling thermometer showed, over all readings.
+        verdict: On these readings, None where there are none.
         roles: One entry for each role that has samples.
-        advice: Sentences, the gravest first.
+        advice: Findings and remedies, the gravest first.
+        theta_temperature: θ's own temperature from pairs of samples, None where it was not read.
+        movement: How far the samples of each chain are apart, over the size of the weights.
     """
 
     temperature: float | None
@@ -79,21 +92,26 @@ class Diagnosis:
     verdict: Verdict | None
     roles: tuple[RoleDiagnosis, ...]
     advice: tuple[Advice, ...]
+    theta_temperature: PairTemperature | None = None
+    movement: dict[str, float] = field(default_factory=dict)
 
     @property
     def severity(self) -> str:
         """The gravest of the advice."""
-        return advise.worst(self.advice)
+        return verdicts.worst(self.advice)
 
     def __str__(self) -> str:
         rows = []
         if self.measured is not None:
             rows.append(("temperature", f"{self.measured} measured, {self.temperature:.4g} set"))
+        if self.theta_temperature is not None:
+            pair = self.theta_temperature
+            rows.append(("of θ itself", f"{pair.reading} from {pair.cost}"))
         for found in self.roles:
             rows.append((found.role, found.mixing.brief("cycles")))
             rows.append(("  weights", f"distance {found.weights}"))
             rows.append(("  predictions", f"{found.compared} {found.predictions}"))
-        rows += [(f"[{item.severity}]", item.text) for item in self.advice]
+        rows += [(f"[{item.severity}]", item.sentence) for item in self.advice]
         return "\n".join(["Diagnosis", *(_wrapped(*row) for row in rows)])
 
 
@@ -107,6 +125,8 @@ def diagnose(
     *,
     thermometer: Thermometer | Sequence[Thermometer] | None = None,
     gradient_variance: Estimate | float | None = None,
+    theta_temperature: PairTemperature | None = None,
+    temperature: float | None = None,
     batch_size: int = 256,
     chain_of: Callable[[Any], Any] | None = None,
     clipped: float | None = None,
@@ -118,6 +138,8 @@ def diagnose(
         x: Inputs on which predictions are compared; a few hundred rows are enough.
         thermometer: The one that followed the run, with its readings; one for each chain.
         gradient_variance: V of `gradient_variance`, to tell mini-batch heat apart.
+        theta_temperature: Of `read_pair_temperature`, to see whether lr is too large.
+        temperature: T that the chain claims, where no thermometer knows it.
         batch_size: Rows at a time.
         chain_of: Entry of `posterior.samples` → its chain, for a store that holds several; by
             default a new chain begins where the number of the cycle falls.
@@ -133,26 +155,27 @@ def diagnose(
         raise StateError("the posterior has no samples to diagnose; collect some first")
     followed = _thermometers(thermometer)
     readings = independent([t.readings for t in followed])
-    temperature = measured = verdict = None
+    measured = verdict = None
     # Chains of a run share their settings: what is said of all is said once.
-    found = list(dict.fromkeys(item for t in followed for item in advise.on_coupling(t)))
+    found = list(dict.fromkeys(item for t in followed for item in verdicts.on_coupling(t)))
     if readings:
         temperature = readings[-1].temperature
         ratio, error = average(readings)
         measured = Estimate(temperature * ratio, temperature * error)
         verdict = judge(readings, gradient_variance)
-        found += advise.on_temperature(verdict, temperature)
-    found += advise.on_clipping(clipped)
-    for entry in roles:
-        found += advise.on_mixing(entry.role, entry.mixing, entry.same_law)
-        found += advise.on_cycles(entry.role, entry.weights)
-    notes: dict[str, list[str]] = {}
-    for entry in roles:
-        for note in entry.mixing.notes:
-            notes.setdefault(note, []).append(entry.role)
-    found += [Advice("note", f"{' and '.join(who)}: {note}") for note, who in notes.items()]
-    found.sort(key=lambda item: -advise.SEVERITIES.index(item.severity))
-    return Diagnosis(temperature, measured, verdict, roles, tuple(found))
+        found += verdicts.on_temperature(verdict, temperature)
+    movement = _movement(roles[0].role, chains, chain_of)
+    found += verdicts.on_theta(theta_temperature, temperature)
+    found += verdicts.on_cold_target(temperature)
+    found += verdicts.on_clipping(clipped)
+    found += verdicts.on_standing(movement)
+    found += verdicts.on_agreement(roles) + verdicts.on_ess(roles)
+    found += verdicts.on_copies(roles, theta_temperature, temperature)
+    found += verdicts.on_notes(roles)
+    found.sort(key=lambda item: -verdicts.SEVERITIES.index(item.severity))
+    return Diagnosis(
+        temperature, measured, verdict, roles, tuple(found), theta_temperature, movement
+    )
 
 
 def _thermometers(given: Thermometer | Sequence[Thermometer] | None) -> list[Thermometer]:
@@ -197,8 +220,23 @@ def _diagnose_role(
         weight_distances(zip(labels, _weights(role, chains), strict=True)),
         prediction_distances(together, labels),
         CLASSES if together.ndim == 3 else MEANS,
-        same_law(together, labels),
+        agreements(together, labels),
+        moved_probability(together, labels),
     )
+
+
+def _movement(
+    role: str, chains: list[Samples], chain_of: Callable[[Any], Any] | None
+) -> dict[str, float]:
+    """Relative movement of each chain by its name, such as "chain 0"."""
+    labels = [
+        (number, chain)
+        for number, store in enumerate(chains)
+        for chain, _ in _labels([s for s in store.samples if s.role == role], chain_of)
+    ]
+    movement = relative_movement(zip(labels, _weights(role, chains), strict=True))
+    names = {label: f"chain {i}" for i, label in enumerate(dict.fromkeys(labels))}
+    return {names[label]: share for label, share in movement.items()}
 
 
 def _split(values: Tensor, cycles: list[Any]) -> Iterator[Any]:

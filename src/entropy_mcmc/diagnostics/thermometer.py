@@ -1,8 +1,8 @@
 """The coupling thermometer: is the chain at the temperature that it claims?
 
 θ_a given θ is N(θ, ηT·I) whatever the network, so ‖θ−θ_a‖²/(dη) reads T from one state, with no
-gradient. Divided by its finite-step expectation (`coupling`) it should be 1. One reading of d
-independent Gaussian coordinates is a χ²_d/d: its standard error is √(2/d) of the expectation.
+gradient. Divided by its finite-step expectation (`expected_reading`) it should be 1. One reading
+of d independent Gaussian coordinates is a χ²_d/d: its standard error is √(2/d) of the expectation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any
 import torch
 
 from entropy_mcmc import units
-from entropy_mcmc.diagnostics.coupling import Spread, curvature_factor, move
+from entropy_mcmc.diagnostics.expected_reading import (
+    Move,
+    Spread,
+    curvature_factor,
+    move,
+    plus_square,
+)
 from entropy_mcmc.errors import ConfigError, StateError, check_not_negative
 
 RELAXED = 3.0  # Σ 2·lr/(ηN) before a reading: e^{-6} of what was there before is left
@@ -31,6 +37,7 @@ class Reading:
         observed: ‖θ−θ_a‖²/(dη).
         expected: Its expectation at the claimed temperature, without mini-batch noise.
         per_variance: Its expectation per unit of V = N²·Var(ĝ): mini-batch heat is V times this.
+        per_independent: The same if mini-batches were drawn independently, not epoch by epoch.
         temperature: T that the sampler claims.
         alpha: lr/N of the last step.
         clock: −log of the correlation of θ−θ_a with a reference time; differences of clocks give
@@ -47,6 +54,7 @@ class Reading:
     alpha: float
     clock: float
     rule: str
+    per_independent: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -80,11 +88,16 @@ class _Track:
     last_lr: float = 0.0
     peak: float = 0.0  # largest lr/(ηN) so far
     longest: float = 0.0  # largest Σ 2·lr/(ηN) of any noisy phase
+    epoch: tuple[float, float] = (0.0, 0.0)  # (δ, v) after one unit of kick in each step of it
+    epochs: Spread = (0.0, 0.0, 0.0)  # their covariance, over the epochs before
+    position: int = 0  # steps of the epoch so far
 
-    def advance(self, group: dict[str, Any]) -> None:
+    def advance(self, group: dict[str, Any], epoch_steps: int | None = None) -> None:
         step = move(group, self.last_lr)
         self.injected = step.apply(self.injected, step.injected)
         self.kicked = step.apply(self.kicked, step.kicked)
+        if epoch_steps is not None:
+            self._cancel(step, epoch_steps)
         self.clock += step.forgetting
         on = units.heat_of(group) > 0
         self.relaxed = self.relaxed + 2 * _coupling(group) if on else 0.0
@@ -92,6 +105,22 @@ class _Track:
         self.last_lr = group["lr"]
         self.peak = max(self.peak, _coupling(group))
         self.longest = max(self.longest, self.relaxed)
+
+    def _cancel(self, step: Move, epoch_steps: int) -> None:
+        """Follow the sum of an epoch's kicks: mini-batches without replacement sum to nothing."""
+        self.epochs = step.apply(self.epochs, 0.0)
+        self.epoch = step.push(self.epoch)
+        self.position += 1
+        if self.position == epoch_steps:
+            self.epochs = plus_square(self.epochs, self.epoch)
+            self.epoch, self.position = (0.0, 0.0), 0
+
+    def minibatch(self, epoch_steps: int | None) -> float:
+        """Variance of δ per unit of V."""
+        if epoch_steps is None:
+            return self.kicked[0]
+        cancelled = self.epochs[0] + self.epoch[0] ** 2
+        return max(self.kicked[0] - cancelled / epoch_steps, 0.0)
 
     @property
     def progress(self) -> float:
@@ -120,7 +149,14 @@ class Thermometer:
     True
     """
 
-    def __init__(self, sampler: Any) -> None:
+    def __init__(self, sampler: Any, epoch_steps: int | None = None) -> None:
+        """Follow a sampler.
+
+        Args:
+            sampler: An `EntropyMCMC`.
+            epoch_steps: Mini-batches of an epoch, where each row is in one of them: their noise
+                then cancels over an epoch and heats less. None for independent mini-batches.
+        """
         for group in sampler.param_groups:
             missing = {"eta", "guide_update", "num_data", "temperature"} - set(group)
             if missing:
@@ -129,6 +165,7 @@ class Thermometer:
                     f"{type(sampler).__name__} without {sorted(missing)}"
                 )
         self.sampler = sampler
+        self.epoch_steps = epoch_steps
         self.readings: list[Reading] = []
         self._tracks = [_Track() for _ in sampler.param_groups]
         self._step: int = sampler.param_groups[0]["step"]
@@ -144,7 +181,7 @@ class Thermometer:
         while len(self._tracks) < len(groups):  # a group that was added to the sampler
             self._tracks.append(_Track())
         for track, group in zip(self._tracks, groups, strict=True):
-            track.advance(group)
+            track.advance(group, self.epoch_steps)
         self._step += 1
 
     @property
@@ -220,7 +257,8 @@ class Thermometer:
             size=size,
             observed=gap / (size * eta),
             expected=track.injected[0] / eta * curvature_factor(group, h),
-            per_variance=track.kicked[0] / eta,
+            per_variance=track.minibatch(self.epoch_steps) / eta,
+            per_independent=track.kicked[0] / eta,
             temperature=group["temperature"],
             alpha=units.step_size(track.last_lr, group["num_data"]),
             clock=track.clock,
@@ -267,7 +305,7 @@ def _pool(parts: list[Reading]) -> Reading:
     squares = sum(part.size * part.expected**2 for part in parts)
     effective = round((size * mean("expected")) ** 2 / squares)
 
-    names = ("observed", "expected", "per_variance", "temperature", "alpha")
+    names = ("observed", "expected", "per_variance", "per_independent", "temperature", "alpha")
     rules = {part.rule for part in parts}
     return Reading(
         step=parts[0].step,
@@ -288,5 +326,6 @@ def _squared(theta: torch.Tensor, guide: torch.Tensor) -> float:
 
 
 def _load_track(saved: dict[str, Any]) -> _Track:
-    spreads = {name: tuple(saved[name]) for name in ("injected", "kicked")}
+    names = {"injected", "kicked", "epoch", "epochs"} & set(saved)  # older ones know no epochs
+    spreads = {name: tuple(saved[name]) for name in names}
     return _Track(**{**saved, **spreads})

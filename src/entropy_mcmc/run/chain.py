@@ -78,7 +78,9 @@ class Chain:
         params = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         seed = derive(config.seed, "noise", number)
         self.sampler = build(config, params, self.source.num_data, seed)
-        self.thermometer = Thermometer(self.sampler) if config.method == "emcmc" else None
+        self.thermometer = (
+            Thermometer(self.sampler, self.source.steps) if config.method == "emcmc" else None
+        )
         self.plan = Plan(config, self.sampler, context.cycle_steps, context.cycles)
         self.step = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64)

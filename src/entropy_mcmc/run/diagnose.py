@@ -14,25 +14,39 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.data import Dataset
-from entropy_mcmc.diagnostics import Diagnosis, Estimate, Thermometer, diagnose, gradient_variance
+from entropy_mcmc.diagnostics import (
+    Diagnosis,
+    Estimate,
+    PairTemperature,
+    Thermometer,
+    diagnose,
+    gradient_variance,
+    read_pair_temperature,
+)
+from entropy_mcmc.errors import StateError
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.methods import gradients_per_step
 
 NAME = "diagnostics.json"
 ROWS = 100  # inputs on which predictions are compared
 PAIRS = 8  # samples at which two mini-batch gradients are taken, for their variance
 # Parameters times batch size above which these gradients would take longer than a few seconds.
 AFFORDABLE = 10**8
+SAMPLES = 16  # samples of θ at which its own temperature is read
+BATCHES = 16  # mini-batch gradients at each of them, fewer for large networks
+# Methods whose θ is drawn from exp(−U/T); of the others another distribution is known, or none.
+POSTERIOR_METHODS = ("emcmc", "sgld", "sghmc")
 ONE_NETWORK = "one network: there is nothing to diagnose"
 
 
 def diagnose_run(run: Run) -> str:
     """Diagnose the samples of a run, write `diagnostics.json`, and return the text to show."""
-    found = _diagnosis(run) if len(run.posterior) > 1 else None
+    found = diagnosis_of(run)
     text = ONE_NETWORK if found is None else str(found)
     content: dict[str, Any] = {"text": text, "samples": len(run.posterior), "severity": "ok"}
     if found is not None:
@@ -42,16 +56,69 @@ def diagnose_run(run: Run) -> str:
     return text
 
 
-def _diagnosis(run: Run) -> Diagnosis:
+def diagnosis_of(run: Run) -> Diagnosis | None:
+    """The diagnosis of a run's samples; None for one network."""
+    if len(run.posterior) < 2:
+        return None
     followed = thermometers(run.folder)
     return diagnose(
         run.posterior,
         inputs_of(run),
         thermometer=list(followed.values()),
         gradient_variance=_variance(run, _read(run, followed)),
-        chain_of=lambda sample: sample.step // STRIDE,
+        theta_temperature=theta_temperature(run),
+        temperature=_claimed(run),
+        chain_of=_chain_of,
         clipped=_clipping(run),
     )
+
+
+def _chain_of(sample: Any) -> int:
+    return int(sample.step // STRIDE)
+
+
+def _claimed(run: Run) -> float | None:
+    """T of the posterior that the method samples; None where it samples none."""
+    config = run.record.config
+    return config.sampler.temperature if config.method in POSTERIOR_METHODS else None
+
+
+def theta_temperature(run: Run) -> PairTemperature | None:
+    """θ's own temperature from mini-batches that the run has not seen; None if it would take long.
+
+    At most 16 samples × 16 gradients in the mode of training, fewer for large networks.
+    """
+    if not _claimed(run) or not _affordable(run):
+        return None
+    source, config = run.problem.source, run.record.config
+    size = _parameters(run) * config.data.batch_size
+    count = max(2, min(BATCHES, source.steps, AFFORDABLE // size))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # dropout
+        try:
+            return read_pair_temperature(
+                run.posterior,
+                run.problem.loss,
+                _fresh_batches(run),
+                num_data=source.num_data,
+                weight_decay=config.sampler.weight_decay or 0.0,
+                per_sample=count,
+                most=SAMPLES,
+                chain_of=_chain_of,
+            )
+        except StateError:  # too few samples of θ
+            return None
+
+
+def _fresh_batches(run: Run) -> Iterator[tuple[Any, Any]]:
+    """Mini-batches of epochs after the run's end: their order is independent of the samples."""
+    device = next(run.problem.model.parameters()).device
+    step = run.record.cycle_steps * run.record.cycles * gradients_per_step(run.record.config)
+    step += -step % run.problem.source.steps
+    while True:
+        inputs, targets = (_cast(run, part) for part in run.problem.source.micro(step, 0, 1))
+        yield _to(inputs, device), _to(targets, device)
+        step += 1
 
 
 def _clipping(run: Run) -> float | None:
@@ -101,9 +168,12 @@ def _cast(run: Run, inputs: Any) -> Any:
     return cast(inputs, precision) if precision == DOUBLE else inputs
 
 
+def _parameters(run: Run) -> int:
+    return sum(p.numel() for p in run.problem.model.parameters() if p.requires_grad)
+
+
 def _affordable(run: Run) -> bool:
-    size = sum(p.numel() for p in run.problem.model.parameters() if p.requires_grad)
-    return size * run.record.config.data.batch_size <= AFFORDABLE
+    return _parameters(run) * run.record.config.data.batch_size <= AFFORDABLE
 
 
 def _variance(run: Run, samples: list[int]) -> Estimate | None:

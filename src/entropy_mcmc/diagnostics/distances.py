@@ -117,45 +117,51 @@ def prediction_distances(predictions: Tensor, cycles: Sequence[Any]) -> Contrast
     return Contrast(mean[True], mean[False])
 
 
-def same_law(
-    predictions: Tensor, cycles: Sequence[Any], *, permutations: int = 999, seed: int = 0
-) -> float | None:
-    """p-value of "the draws of all cycles are exchangeable", valid for any number of draws.
-
-    The statistic is the sum of squared distances within cycles; the cycles' labels are shuffled.
-    Small where cycles differ, or where draws of a cycle are near copies of each other.
+@torch.no_grad()
+def relative_movement(samples: Iterable[tuple[Any, Sequence[Tensor]]]) -> dict[Any, float]:
+    """Root mean square distance of a chain's samples from each other, over that of the origin.
 
     Args:
-        predictions: (samples, …).
-        cycles: The cycle of each sample.
-        permutations: Shuffles; the smallest p is 1/(permutations + 1).
-        seed: Of the shuffles.
+        samples: (chain, tensors) of each sample; chains with one sample are left out.
 
-    Returns:
-        None where no labelling differs from another: one cycle, or one draw per cycle.
+    >>> points = [(0, [torch.tensor([3.0])]), (0, [torch.tensor([3.0])])]
+    >>> relative_movement(points)
+    {0: 0.0}
     """
-    labels = torch.tensor([list(dict.fromkeys(cycles)).index(cycle) for cycle in cycles])
-    kinds = int(labels.max()) + 1
-    if kinds < 2 or kinds == len(labels):
+    pairs: dict[Any, _Pairs] = {}
+    sizes: dict[Any, float] = {}
+    origins: dict[Any, list[Tensor]] = {}
+    for chain, tensors in samples:
+        vector = [t.detach().double() for t in tensors]
+        origin = origins.setdefault(chain, vector)
+        sizes[chain] = sizes.get(chain, 0.0) + sum(float(v.square().sum()) for v in vector)
+        moved = [v - o for v, o in zip(vector, origin, strict=True)]
+        pairs.setdefault(chain, _Pairs()).add(moved)
+    movement = {}
+    for chain, own in pairs.items():
+        total, count = own.distances()
+        size = sizes[chain] / own.count
+        if count:
+            movement[chain] = math.sqrt(total / count / size) if size else 0.0
+    return movement
+
+
+def moved_probability(predictions: Tensor, cycles: Sequence[Any]) -> float | None:
+    """Probability that moves between two samples of a cycle, on average over pairs and rows.
+
+    ½·Σ_class |p−p′|, for (samples, rows, classes). For means (samples, rows): the root mean square
+    difference over that of the means between rows. None where no cycle has two samples.
+    """
+    pairs = [(i, j) for i in range(len(cycles)) for j in range(i) if cycles[i] == cycles[j]]
+    if not pairs:
         return None
-    flat = predictions.double().cpu().flatten(1)
-    squares = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist").square()
-    sizes = torch.bincount(labels)
-
-    def within(order: Tensor) -> float:
-        own = labels[order]
-        same = own[:, None] == own
-        return float((squares * same / sizes[own]).sum())
-
-    generator = torch.Generator().manual_seed(seed)
-    observed = within(torch.arange(len(labels)))
-    # Equal up to rounding counts as equal: relabelled ties must not look smaller.
-    edge = observed * (1 + 1e-9)
-    lower = sum(
-        within(torch.randperm(len(labels), generator=generator)) <= edge
-        for _ in range(permutations)
-    )
-    return (1 + lower) / (1 + permutations)
+    values = predictions.double()
+    if values.ndim == 3:
+        gaps = [float((values[i] - values[j]).abs().sum(1).mean()) / 2 for i, j in pairs]
+        return sum(gaps) / len(gaps)
+    squares = [float((values[i] - values[j]).square().mean()) for i, j in pairs]
+    scale = float(values.mean(0).std(correction=0))
+    return math.sqrt(sum(squares) / len(squares)) / scale if scale else None
 
 
 def _plus(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:

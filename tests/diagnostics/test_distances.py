@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from entropy_mcmc.diagnostics import Contrast, prediction_distances, same_law, weight_distances
+from entropy_mcmc.diagnostics import Contrast, exchangeable, prediction_distances, weight_distances
 from entropy_mcmc.errors import ConfigError
 
 CYCLES = [0, 0, 0, 1, 1, 2]
@@ -72,25 +72,27 @@ def test_disagreement_of_classes_and_means():
         prediction_distances(probs, [0, 1])
 
 
-def test_same_law_is_a_valid_p_value():
+def test_exchangeable_is_a_valid_p_value():
     """300 runs of 3 × 4 exchangeable draws: p ≤ 0.1 in 10 % ± 5.2 % (three standard errors)."""
     g = torch.Generator().manual_seed(2)
     labels = [0] * 4 + [1] * 4 + [2] * 4
-    found = [same_law(torch.randn(12, 5, generator=g), labels, permutations=99) for _ in range(300)]
+    found = [
+        exchangeable(torch.randn(12, 5, generator=g), labels, permutations=99) for _ in range(300)
+    ]
     assert sum(p <= 0.1 for p in found) / 300 == pytest.approx(0.1, abs=0.052)
 
 
-def test_same_law_finds_cycles_that_differ():
+def test_exchangeable_finds_cycles_that_differ():
     g = torch.Generator().manual_seed(3)
     labels = [0] * 4 + [1] * 4 + [2] * 2
     shifted = torch.randn(10, 5, 2, generator=g) + 4 * torch.tensor(labels)[:, None, None]
-    assert same_law(shifted, labels) < 0.01
+    assert exchangeable(shifted, labels) < 0.01
     # The p-value is about draws, not about rows: shuffled labels destroy it.
-    assert same_law(shifted, [0, 1, 2, 0, 1, 2, 0, 1, 0, 1]) > 0.05
+    assert exchangeable(shifted, [0, 1, 2, 0, 1, 2, 0, 1, 0, 1]) > 0.05
 
 
-def test_same_law_has_no_meaning_without_repeats():
+def test_exchangeable_has_no_meaning_without_repeats():
     draws = torch.randn(3, 2, generator=torch.Generator().manual_seed(4))
-    assert same_law(draws, [0, 0, 0]) is None
-    assert same_law(draws, [0, 1, 2]) is None
-    assert same_law(torch.ones(4, 2), [0, 0, 1, 1]) == 1.0
+    assert exchangeable(draws, [0, 0, 0]) is None
+    assert exchangeable(draws, [0, 1, 2]) is None
+    assert exchangeable(torch.ones(4, 2), [0, 0, 1, 1]) == 1.0

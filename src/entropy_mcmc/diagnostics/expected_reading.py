@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from entropy_mcmc import theory, units
+from entropy_mcmc import stationary, units
 
 # Covariance (δδ, δv, vv) of one coordinate.
 Spread = tuple[float, float, float]
@@ -53,6 +53,13 @@ class Move(NamedTuple):
             return new[0] + noise, new[1] + noise, new[2] + noise
         return new[0] + noise, new[1], new[2]
 
+    def push(self, state: tuple[float, float]) -> tuple[float, float]:
+        """(δ, v) after the step, given one unit of gradient noise."""
+        a, b, c, d = self.matrix
+        kick = math.sqrt(self.kicked)
+        delta, velocity = a * state[0] + b * state[1] + kick, c * state[0] + d * state[1]
+        return delta, velocity + kick if self.through_velocity else velocity
+
     @property
     def forgetting(self) -> float:
         """−log of the spectral radius: how fast δ forgets, per step (0: not at all)."""
@@ -61,6 +68,12 @@ class Move(NamedTuple):
         root = half * half - det
         radius = abs(half) + math.sqrt(root) if root >= 0 else math.sqrt(det)
         return min(-math.log(radius), _FORGOTTEN) if radius > 0 else _FORGOTTEN
+
+
+def plus_square(spread: Spread, state: tuple[float, float]) -> Spread:
+    """Covariance with the outer product of (δ, v) added."""
+    delta, velocity = state
+    return spread[0] + delta**2, spread[1] + delta * velocity, spread[2] + velocity**2
 
 
 def move(group: Mapping[str, Any], last_lr: float) -> Move:
@@ -89,7 +102,7 @@ def move(group: Mapping[str, Any], last_lr: float) -> Move:
 def curvature_factor(group: Mapping[str, Any], h: float) -> float:
     """By how much a mean curvature h of the full energy raises the stationary reading over h = 0.
 
-    Both at T = 1 and exact gradients, from the closed forms of `theory`.
+    Both at T = 1 and exact gradients, from the closed forms of `stationary`.
 
     >>> group = dict(lr=0.1, num_data=1, eta=0.5, momentum=0.0, guide_update="euler")
     >>> round(curvature_factor(group, 1.0), 4)  # 1.2583 against 1.25
@@ -99,6 +112,8 @@ def curvature_factor(group: Mapping[str, Any], h: float) -> float:
     if h == 0 or alpha == 0 or group["guide_update"] == "gibbs":
         return 1.0
     if group["guide_update"] == "exact":
-        return theory.exact_covariance(alpha, h, eta).difference / eta
+        return stationary.exact_covariance(alpha, h, eta).difference / eta
     alpha /= 1 + group["momentum"]  # the law with momentum is Euler's at α/(1+μ)
-    return theory.thermometer_factor(alpha, h, eta) / theory.thermometer_factor(alpha, 0.0, eta)
+    return stationary.thermometer_factor(alpha, h, eta) / stationary.thermometer_factor(
+        alpha, 0.0, eta
+    )

@@ -57,6 +57,62 @@ def test_known_variance_separates_one_reading(rule):
     assert readings[0].measured == pytest.approx(T + verdict.minibatch.value, rel=0.03)
 
 
+@pytest.mark.parametrize(("curvature", "stiff", "steps"), [(0.04, False, 800), (2.0, True, 120)])
+def test_the_heat_of_theta_is_that_of_its_variance(curvature, stiff, steps):
+    """h·Var θ/T' = 1 + heat, T' at V = 0: the figure that is printed for this kind of direction.
+
+    1/η = 4 and h = 0.4 or 20. The printed heat of θ−θ_a alone was half of the stiff one.
+    """
+    V, alpha, h, eta = 20.0, 0.02, 10 * curvature, 0.25
+    _, param, readings = run(V, lrs=(N * alpha,), curvature=curvature, steps=steps)
+    spread = float(param.detach().double().var())
+    still = theory.euler_covariance(alpha, h, eta, T).theta
+    heat = T * (spread / still - 1)
+    error = 4 * T * spread / still * (2 / SIZE) ** 0.5
+    assert abs(heat - theory.minibatch_heat(alpha, h, eta, V)) < error
+    law = theory.euler_covariance(alpha, h, eta, T, V).theta
+    assert theory.minibatch_heat(alpha, h, eta, V) == pytest.approx(T * (law / still - 1))
+    shown = judge(readings, V).theta_heat
+    assert shown[1].value == pytest.approx(2 * shown[0].value)
+    assert shown[0].value - error < heat < shown[1].value + error
+    # h·η is 0.1 or 5: near one of the two ends, 5 % and 14 % of their distance away.
+    assert heat == pytest.approx(shown[stiff].value, abs=0.2 * shown[0].value + error)
+
+
+@pytest.mark.parametrize(("rule", "momentum"), [("euler", 0.0), ("exact", 0.0), ("euler", 0.5)])
+def test_the_noise_of_an_epoch_cancels(rule, momentum):
+    """Ten mini-batches without replacement and a guide that averages over 20 steps.
+
+    Read five steps into an epoch. Taken as independent, V looks three times as hot as it is, and
+    a chain that is right is called cold.
+    """
+    V, steps, eta = 40.0, 10, 1.0
+    param = torch.nn.Parameter(torch.zeros(SIZE))
+    sampler = EntropyMCMC(
+        [param], lr=0.5, num_data=N, eta=eta, temperature=T, guide_update=rule, momentum=momentum,
+        seed=2,
+    )  # fmt: skip
+    known, ignorant = Thermometer(sampler, epoch_steps=steps), Thermometer(sampler)
+    g = torch.Generator().manual_seed(1)
+    for step in range(85):
+        if step % steps == 0:
+            noise = torch.randn(steps, SIZE, generator=g) * V**0.5 / N
+            noise -= noise.mean(0)
+        param.grad = noise[step % steps].clone()
+        sampler.step()
+        known.step()
+        ignorant.step()
+    verdict = judge([known.read()], V)
+    assert verdict.kind in ("right", "mini-batch heat")
+    assert abs(verdict.injected.value - T) < 4 * verdict.injected.error
+    assert judge([ignorant.read()], V).kind == "cold"
+    # θ's stiff directions forget within an epoch, and get all of it.
+    assert verdict.theta_heat[1] == pytest.approx(judge(ignorant.readings, V).theta_heat[1])
+    again = Thermometer(sampler, epoch_steps=steps)
+    again.load_state_dict(known.state_dict())
+    assert again.state_dict() == known.state_dict()
+
+
 def test_without_the_variance_one_lr_is_not_enough():
     _, _, readings = run(20.0)
     verdict = judge(readings)

@@ -1,40 +1,33 @@
 """Where the heat comes from: the noise that was injected, or mini-batches.
 
-A reading is T·f + V·k: f and k are known (`coupling`), V = N²·Var(ĝ) is the variance of the
+A reading is T·f + V·k: f and k are known (`expected_reading`), V = N²·Var(ĝ) is the variance of the
 mini-batch gradient of the full energy, averaged over coordinates. What can be told apart:
  - with V given, both parts, from one reading;
  - with readings at different lr (k falls with lr, f does not), both parts, if V stayed the same;
  - from readings at one lr without V, only the sum.
 What cannot: a drift of θ, which the guide follows late, adds η‖∇U‖²/(4d) and looks like V.
 For `gibbs`, k = 0 and θ_a is drawn afresh: the reading tests that draw and nothing else.
+
+The reading is that of θ−θ_a. θ itself is heated as much (αV/4) in directions flatter than 1/η, and
+twice as much (αV/2) in stiffer ones: `stationary.minibatch_heat`. A too large lr does not show
+here at all: `pair_temperature` sees it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
+from entropy_mcmc.diagnostics.gradient_noise import Estimate
 from entropy_mcmc.diagnostics.thermometer import Reading, mean_error
-from entropy_mcmc.errors import ConfigError, StateError, check_positive
+from entropy_mcmc.errors import StateError
 
 THRESHOLD = 3.5  # standard errors; a Gaussian is outside in 1 of 2,149 readings
 
 APART = 100.0  # difference of clocks at which e^{-2·clock} is nothing
-
-
-class Estimate(NamedTuple):
-    """A number and its standard error."""
-
-    value: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g} ± {self.error:.2g}"
 
 
 @dataclass(frozen=True)
@@ -44,53 +37,17 @@ class Verdict:
     Attributes:
         kind: "right", "mini-batch heat", "hot", "cold" or "draw only".
         injected: Temperature of the injected noise; None where it cannot be told apart.
-        minibatch: Temperature that mini-batches add; None where it cannot be told apart.
+        minibatch: Temperature that mini-batches add to θ−θ_a; None where it cannot be told apart.
         text: The verdict in words.
+        theta_heat: Temperature that they add to θ, in directions flatter and stiffer than 1/η; in
+            the flattest an epoch's mini-batches cancel, and it is less.
     """
 
     kind: str
     injected: Estimate | None
     minibatch: Estimate | None
     text: str
-
-
-def gradient_variance(gradients: Iterable[Sequence[Tensor]], num_data: float) -> Estimate:
-    """V = N²·Var(ĝ) per coordinate, from mini-batch gradients of the mean loss at fixed weights.
-
-    Consecutive gradients are compared in pairs: N²‖g₁−g₂‖²/(2d) has mean V, the pairs are
-    independent and give the standard error, and two gradients at a time are in memory.
-
-    Args:
-        gradients: One sequence of tensors per mini-batch, at least four, drawn independently.
-        num_data: N.
-
-    >>> g = torch.Generator().manual_seed(0)
-    >>> draws = ([torch.randn(1000, generator=g)] for _ in range(8))
-    >>> V = gradient_variance(draws, num_data=10)
-    >>> abs(V.value - 100) < 4 * V.error
-    True
-    """
-    check_positive("num_data", num_data)
-    pairs: list[float] = []
-    first: list[Tensor] | None = None
-    for gradient in gradients:
-        if first is None:
-            first = [g.detach().clone() for g in gradient]
-            continue
-        size = sum(g.numel() for g in gradient)
-        gap = sum(
-            float((a - b).double().square().sum()) for a, b in zip(first, gradient, strict=True)
-        )
-        pairs.append(num_data**2 * gap / (2 * size))
-        first = None
-    if len(pairs) < 2:
-        raise ConfigError(
-            f"gradients must hold at least 4 mini-batch gradients, got {2 * len(pairs)} to "
-            f"{2 * len(pairs) + 1}; draw more mini-batches"
-        )
-    mean = math.fsum(pairs) / len(pairs)
-    spread = math.fsum((pair - mean) ** 2 for pair in pairs) / (len(pairs) - 1)
-    return Estimate(mean, math.sqrt(spread / len(pairs)))
+    theta_heat: tuple[Estimate, Estimate] | None = None
 
 
 def separate(readings: Sequence[Reading]) -> tuple[Estimate, Estimate]:
@@ -136,17 +93,35 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
     ratio, error = average(readings)
     T = readings[-1].temperature
     if readings[-1].rule == "gibbs":
-        return _draw_only(ratio, error, T)
+        heat = None if variance is None else _kick_heat(readings, _estimate(variance))
+        return replace(_draw_only(ratio, error, T), theta_heat=heat and (heat, heat))
     if variance is None:
         try:
             injected, V = separate(readings)
         except StateError:
             return _sum_only(ratio, error, T)
     else:
-        V = Estimate(*variance) if isinstance(variance, tuple) else Estimate(float(variance), 0.0)
+        V = _estimate(variance)
         injected = _subtract(readings, V, error * max(ratio, 1.0))
     share = sum(r.per_variance / r.expected for r in readings) / len(readings)
-    return _judge_parts(injected, Estimate(T * V.value * share, T * V.error * share), T)
+    minibatch = _scaled(V, T * share)
+    exact = readings[-1].rule == "exact"
+    kicks = sum((r.per_independent or r.per_variance) / r.expected for r in readings)
+    stiff = _kick_heat(readings, V) if exact else _scaled(V, 2 * T * kicks / len(readings))
+    return _judge_parts(injected, minibatch, (minibatch, stiff), T)
+
+
+def _estimate(value: Estimate | float) -> Estimate:
+    return Estimate(*value) if isinstance(value, tuple) else Estimate(float(value), 0.0)
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(factor * estimate.value, factor * estimate.error)
+
+
+def _kick_heat(readings: Sequence[Reading], V: Estimate) -> Estimate:
+    """αV/2: what gradient noise adds to a θ that moves alone, without momentum."""
+    return _scaled(V, sum(r.alpha for r in readings) / len(readings) / 2)
 
 
 def average(readings: Sequence[Reading]) -> Estimate:
@@ -190,32 +165,42 @@ def _subtract(readings: Sequence[Reading], V: Estimate, error: float) -> Estimat
     return Estimate(T * sum(rest) / len(rest), T * math.hypot(error, V.error * share))
 
 
-def _judge_parts(injected: Estimate, minibatch: Estimate, T: float) -> Verdict:
+def _judge_parts(
+    injected: Estimate, minibatch: Estimate, heat: tuple[Estimate, Estimate], T: float
+) -> Verdict:
     away = (injected.value - T) / injected.error
-    parts = f"injected {injected}, mini-batches {minibatch}, T = {T:.4g}"
+    parts = (
+        f"injected {injected} against T = {T:.4g}; mini-batches heat θ by {heat[0]} in directions "
+        f"flatter than 1/η and by {heat[1]} in stiffer ones"
+    )
     if away > THRESHOLD:
-        text = f"hotter than T, and mini-batch noise does not explain it ({parts})"
-        return Verdict("hot", injected, minibatch, text)
-    if away < -THRESHOLD:
-        text = f"the injected noise is colder than T ({parts})"
-        return Verdict("cold", injected, minibatch, text)
-    if minibatch.value > THRESHOLD * max(minibatch.error, injected.error):
-        text = f"the injected noise is right, mini-batch gradients add heat ({parts})"
-        return Verdict("mini-batch heat", injected, minibatch, text)
-    return Verdict("right", injected, minibatch, f"at its temperature ({parts})")
+        kind, text = (
+            "hot",
+            f"the coupling is hotter than T, and mini-batches do not explain it: {parts}",
+        )
+    elif away < -THRESHOLD:
+        kind, text = "cold", f"the injected noise is colder than T: {parts}"
+    elif minibatch.value > THRESHOLD * max(minibatch.error, injected.error):
+        kind, text = (
+            "mini-batch heat",
+            f"the injected noise is right, mini-batches add heat: {parts}",
+        )
+    else:
+        kind, text = "right", f"the injected noise is right: {parts}"
+    return Verdict(kind, injected, minibatch, text, heat)
 
 
 def _sum_only(ratio: float, error: float, T: float) -> Verdict:
     shown = Estimate(T * ratio, T * error)
     if ratio - 1 > THRESHOLD * error:
         text = (
-            f"hotter than T = {T:.4g}: {shown}; one lr and no gradient variance, so that injected "
-            f"and mini-batch heat cannot be told apart"
+            f"the coupling is hotter than T = {T:.4g}: {shown}; one lr and no gradient variance, "
+            f"so that injected and mini-batch heat cannot be told apart"
         )
         return Verdict("hot", None, None, text)
     if ratio - 1 < -THRESHOLD * error:
-        return Verdict("cold", None, None, f"colder than T = {T:.4g}: {shown}")
-    text = f"at its temperature: {shown} against T = {T:.4g}, mini-batch heat below the error"
+        return Verdict("cold", None, None, f"the coupling is colder than T = {T:.4g}: {shown}")
+    text = f"the injected noise is right: {shown} against T = {T:.4g}, no mini-batch heat seen"
     return Verdict("right", None, None, text)
 
 

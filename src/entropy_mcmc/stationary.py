@@ -1,0 +1,185 @@
+"""Stationary second moments of the samplers on a quadratic energy, in closed form.
+
+Scalars only, in units of the full energy: `alpha` = lr/N, h the curvature of U,
+`gradient_variance` V = N²·Var(ĝ) per coordinate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from entropy_mcmc.errors import (
+    ConfigError,
+    check_choice,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+)
+
+
+def joint_eigenvalues(m: float, M: float, eta: float) -> tuple[float, float]:
+    """Smallest and largest eigenvalue of the joint Hessian (Lemma 2, corrected).
+
+    A = [[Λ+cI, −cI], [−cI, cI]] with c = 1/η splits into 2×2 blocks, one per eigenvalue h of Λ,
+    with eigenvalues (h + 2c ± √(h²+4c²))/2. Both grow with h, so the ends are taken at m and M.
+    The printed lemma (m and M themselves) reduces rows, which does not keep eigenvalues.
+
+    >>> low, high = joint_eigenvalues(1.0, 1.0, eta=1.0)
+    >>> round(low, 3), round(high, 3)
+    (0.382, 2.618)
+    """
+    c = 1 / check_positive("eta", eta)
+    check_curvature(m, M)
+    # Product of a block's eigenvalues is h·c: dividing avoids the cancellation of h ≪ c.
+    low = 2 * m * c / (m + 2 * c + math.hypot(m, 2 * c))
+    return low, (M + 2 * c + math.hypot(M, 2 * c)) / 2
+
+
+def max_step_size(M: float, eta: float, *, momentum: float = 0.0, rule: str = "euler") -> float:
+    """The step size α at which the chain stops being stable; stay strictly below.
+
+    Euler: α·λ_max < 2(1+μ), λ_max from `joint_eigenvalues`; without momentum this is αM < 2 and
+    η > α(4−αM)/(4−2αM). `exact` and `gibbs` are stable for every η while αM < 2.
+
+    >>> max_step_size(2.0, eta=1.0, rule="gibbs")
+    1.0
+    """
+    check_choice("rule", rule, ("euler", "exact", "gibbs"))
+    check_fraction("momentum", momentum)
+    check_positive("M", M)
+    if rule == "euler":
+        return 2 * (1 + momentum) / joint_eigenvalues(M, M, eta)[1]
+    if momentum:
+        raise ConfigError(f"momentum must be 0 for rule={rule!r}, got momentum={momentum}")
+    return 2 / M
+
+
+class PairCovariance(NamedTuple):
+    """Stationary second moments of one coordinate of (θ, θ_a)."""
+
+    theta: float
+    cross: float
+    guide: float
+
+    @property
+    def difference(self) -> float:
+        """Var(θ − θ_a), what the coupling thermometer reads."""
+        return self.theta - 2 * self.cross + self.guide
+
+
+def euler_covariance(
+    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
+) -> PairCovariance:
+    """Stationary law of the paper's rule on curvature h: solves Σ = MΣMᵀ + Q exactly.
+
+    With V = 0 it is T[A(I − αA/2)]⁻¹; the terms in V are the heat of mini-batch noise.
+
+    >>> [round(x, 6) for x in euler_covariance(0.1, 1.0, 0.5)]
+    [1.059603, 0.993377, 1.556291]
+    """
+    check_step(alpha, max_step_size(h, eta), "the chain is unstable", strict=True)
+    c, T, V = 1 / eta, temperature, gradient_variance
+    D = 1 - alpha * (h + 2 * c) / 2 + alpha**2 * h * c / 4
+    E = h + 2 * c - alpha * h * c
+    heat = alpha * V / (4 * h * D * E)
+    kept = 1 - alpha * c
+    spread = h + c - alpha * (h * h + 2 * h * c + 2 * c * c) / 2
+    return PairCovariance(
+        T * kept / (h * D) + heat * kept * (2 * c + 2 * h - alpha * c * h),
+        T * (1 - alpha * (h + 2 * c) / 2) / (h * D)
+        + heat * c * (2 - 2 * alpha * c - 2 * alpha * h + alpha**2 * c * h),
+        T * spread / (h * c * D) + heat * c * kept * (2 - alpha * h),
+    )
+
+
+def exact_covariance(
+    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
+) -> PairCovariance:
+    """Stationary law of `guide_update="exact"`: gradient kick, then the exact coupled move."""
+    check_step(alpha, max_step_size(h, eta, rule="exact"), "αh must be below 2", strict=True)
+    c, T, V = 1 / eta, temperature, gradient_variance
+    e = math.exp(-2 * alpha * c)
+    rest, rest2 = -math.expm1(-2 * alpha * c), -math.expm1(-4 * alpha * c)
+    kick = alpha * h
+    base = h * (rest + kick * e) * (4 * (1 + e) - kick * (1 + 3 * e))
+    heat = 4 * c * (rest2 + kick * e * e) + h * rest2
+    mixed = 4 * c * kick * e * (2 - kick) * (2 * e + 1) + rest2 * (8 * c - h * (2 - kick))
+    turn = rest + kick * e * (2 - kick)
+    return PairCovariance(
+        T * heat / (c * base) + V * alpha * (rest2 + kick * e * (1 + 3 * e)) / base,
+        T * mixed / (2 * c * base) + V * alpha * rest2 / base,
+        T * turn * heat / (c * rest * base) + V * alpha * rest * (1 + e - kick * e) / base,
+    )
+
+
+def gibbs_covariance(
+    alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
+) -> PairCovariance:
+    """Stationary law of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT."""
+    theta = sgld_variance(alpha, h, temperature * (1 + alpha / (2 * eta)), gradient_variance)
+    return PairCovariance(theta, theta, theta + eta * temperature)
+
+
+def momentum_covariance(
+    alpha: float, h: float, eta: float, momentum: float, temperature: float = 1.0
+) -> PairCovariance:
+    """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's law at α/(1+μ)."""
+    return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
+
+
+def minibatch_heat(alpha: float, h: float, eta: float, gradient_variance: float) -> float:
+    """Temperature that mini-batch noise adds to θ of the Euler rule on curvature h.
+
+    (αV/2)·(h+c−αhc/2)/(h+2c−αhc) with c = 1/η: the part of `euler_covariance(...).theta` in V
+    over that per unit of T. It is αV/4 in directions much flatter than 1/η, where the pair
+    (θ, θ_a) moves like one particle of twice the mass, and αV/2, as of SGLD, in much stiffer ones.
+
+    >>> round(minibatch_heat(0.01, 1e-6, 0.1, 40.0), 4), round(minibatch_heat(0.01, 90, 1.0, 40), 4)
+    (0.1, 0.1989)
+    """
+    c = 1 / check_positive("eta", eta)
+    share = (h + c - alpha * h * c / 2) / (h + 2 * c - alpha * h * c)
+    return alpha * gradient_variance / 2 * share
+
+
+def sgld_variance(
+    alpha: float,
+    h: float,
+    temperature: float = 1.0,
+    gradient_variance: float = 0.0,
+    momentum: float = 0.0,
+) -> float:
+    """SGLD (μ = 0) or SGHMC on curvature h: (T + αV/(2(1−μ)))/(h(1 − αh/(2(1+μ))))."""
+    mu = check_fraction("momentum", momentum)
+    check_step(alpha, 2 * (1 + mu) / h, "the chain is unstable", strict=True)
+    heat = temperature + alpha * gradient_variance / (2 * (1 - mu))
+    return heat / (h * (1 - alpha * h / (2 * (1 + mu))))
+
+
+def thermometer_factor(alpha: float, h: float, eta: float) -> float:
+    """E‖θ−θ_a‖²/(dηT) of the Euler rule with exact gradients: 1/(1 − q(4−αh)/(4−2αh)), q = α/η.
+
+    >>> round(thermometer_factor(0.1, 1.0, 0.5), 6)
+    1.258278
+    """
+    check_not_negative("h", h)
+    check_positive("eta", eta)
+    loss = alpha / eta * (4 - alpha * h) / (4 - 2 * alpha * h) if alpha * h < 2 else math.inf
+    if loss >= 1:
+        raise ConfigError(f"alpha must be below the stable limit at h={h}, eta={eta}, got {alpha}")
+    return 1 / (1 - loss)
+
+
+def check_curvature(m: float, M: float) -> None:
+    """Raise unless 0 < m ≤ M."""
+    if check_positive("m", m) > check_positive("M", M):
+        raise ConfigError(f"M must be at least m={m}, got M={M}; pass the curvatures as (m, M)")
+
+
+def check_step(alpha: float, limit: float, why: str, *, strict: bool = False) -> None:
+    """Raise unless 0 < alpha ≤ limit (below it if `strict`), saying `why`."""
+    check_positive("alpha", alpha)
+    if alpha > limit or (strict and alpha >= limit):
+        sign = "below" if strict else "at most"
+        raise ConfigError(f"alpha must be {sign} {limit:.6g} ({why}), got alpha={alpha}")
