@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,6 +47,7 @@ class Posterior:
         self._store = store
         self._output = output
         self._reader = Reader(store, skip_damaged)
+        self._diagnose: Callable[[Posterior], Any] | None = None
 
     @classmethod
     def create(
@@ -131,6 +133,15 @@ class Posterior:
     def verified(self) -> bool:
         """Whether the manifest has a checksum: those of older versions have none."""
         return self._store.manifest.verified
+
+    @cached_property
+    def diagnosis(self) -> Any:
+        """The `Diagnosis` of the run that `sample` made, computed when asked for; else None."""
+        return None if self._diagnose is None else self._diagnose(self)
+
+    def diagnosed_by(self, diagnose: Callable[[Posterior], Any]) -> None:
+        """Set what computes `diagnosis`."""
+        self._diagnose = diagnose
 
     @property
     def roles(self) -> tuple[str, ...]:

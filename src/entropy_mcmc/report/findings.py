@@ -46,11 +46,9 @@ def diagnostics_section(run: RunData) -> Section | None:
     grave = [entry for entry in advice if entry.get("severity") != "note"]
     notes = [entry for entry in advice if entry.get("severity") == "note"]
     content: list[object] = [
-        notice(entry.get("text", ""), str(entry.get("severity"))) for entry in grave
+        notice(_sentence(entry), str(entry.get("severity"))) for entry in grave
     ]
-    content += (
-        [Markup("<h4>Notes</h4>"), bullets(e.get("text", "") for e in notes)] if notes else []
-    )
+    content += [Markup("<h4>Notes</h4>"), bullets(map(_sentence, notes))] if notes else []
     if not content:
         content.append(notice(str(found.get("text", "nothing to diagnose"))))
     table = _roles_table(found)
@@ -67,6 +65,12 @@ def diagnostics_section(run: RunData) -> Section | None:
         " Checked: is the chain at its temperature, do its cycles agree, are its samples different?"
     )
     return Section("diagnostics", "Diagnostics", lead, content)
+
+
+def _sentence(entry: dict[str, Any]) -> str:
+    """A finding and what to change; older files have the finding only."""
+    text, change = entry.get("text", ""), entry.get("change")
+    return f"{text}. To change: {change}." if change else str(text)
 
 
 def _roles_table(found: dict[str, Any]) -> Table | None:

@@ -6,13 +6,17 @@ import shutil
 import tempfile
 import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import RunConfig, leaves, with_parts
-from entropy_mcmc.run.engine import run
+from entropy_mcmc.run.diagnose import ONE_NETWORK, diagnosis_of
+from entropy_mcmc.run.engine import Run, run
+from entropy_mcmc.run.folder import Record
+from entropy_mcmc.run.problem import Problem
 
 _EXAMPLES = {"model": 'a torch.nn.Module or a name such as "mlp"', "data": "a pair (x, y)"}
 
@@ -53,6 +57,8 @@ def sample(
 
     Returns:
         The posterior; its model is the one that was given, or the one that was built.
+        `posterior.diagnosis` says whether it is at its temperature and mixed, as the command does;
+        with `progress` it is printed.
 
     >>> import torch
     >>> x = torch.linspace(-1, 1, 40)[:, None]
@@ -75,17 +81,26 @@ def sample(
         config, loss = replace(config, loss=loss), None
     names = {key: value for key, value in (("model", model), ("data", data)) if _is_name(value)}
     config = with_parts(config, **{part: {"name": value} for part, value in names.items()})
-    posterior = run(
+    done = run(
         config,
         model=None if "model" in names else model,
         data=None if "data" in names else data,
         loss=loss,
         more_cycles=more_cycles,
         override=override,
-    ).posterior
+    )
+    posterior = done.posterior
+    # Without the posterior itself, which would then never be freed, nor its temporary folder.
+    posterior.diagnosed_by(partial(_diagnosis, done.folder, done.record, done.problem))
+    if progress and done.is_main:
+        print(posterior.diagnosis or ONE_NETWORK)
     if temporary is not None:
         weakref.finalize(posterior, shutil.rmtree, temporary, ignore_errors=True)
     return posterior
+
+
+def _diagnosis(folder: Path, record: Record, problem: Problem, posterior: Posterior) -> Any:
+    return diagnosis_of(Run(folder, record, problem, posterior))
 
 
 def configured(options: dict[str, Any]) -> RunConfig:
