@@ -68,8 +68,8 @@ def drawn(
     return trial
 
 
-def coupled(claim: float, size: int, kind: str) -> Trial:
-    """The coupling thermometer on a chain whose noise is `claim` times T in temperature."""
+def coupled(claim: float, size: int, kind: str, variance: float = 0.0) -> Trial:
+    """The coupling thermometer on a chain with noise of `claim` times T and mini-batches of V."""
 
     def trial(g: torch.Generator) -> bool:
         param = nn.Parameter(torch.zeros(size))
@@ -77,13 +77,13 @@ def coupled(claim: float, size: int, kind: str) -> Trial:
         sampler = EntropyMCMC([param], lr=0.5, num_data=10, eta=0.25, temperature=1.0, seed=seed)
         thermometer = Thermometer(sampler)
         for _ in range(30):
-            param.grad = torch.zeros(size)
+            param.grad = variance**0.5 / 10 * torch.randn(size, generator=g)
             sampler.param_groups[0]["temperature"] = claim
             sampler.step()
             sampler.param_groups[0]["temperature"] = 1.0
             thermometer.step()
         thermometer.read()
-        return judge(thermometer.readings, 0.0).kind == kind
+        return judge(thermometer.readings, variance).kind == kind
 
     return trial
 
@@ -160,6 +160,10 @@ def rows() -> Iterator[Row]:
     yield Row(name, "10,000 weights at T (cold)", False, coupled(1.0, 10_000, "cold"), 400)
     yield Row(name, "10,000 weights, 10 % too hot", True, coupled(1.1, 10_000, "hot"), 200)
     yield Row(name, "10,000 weights, 10 % too cold", True, coupled(0.9, 10_000, "cold"), 200)
+    name = "mini-batches add heat"
+    heated = "mini-batch heat"
+    yield Row(name, "10,000 weights, V = 0", False, coupled(1.0, 10_000, heated), 400)
+    yield Row(name, "10,000 weights, αV/4 = T/5", True, coupled(1.0, 10_000, heated, 16.0), 200)
     name = "draws worth few"
     for count in (12, 24, 48, 100):
         yield Row(name, f"{count} independent draws", False, worth_few(count, 0.0), 300)
