@@ -44,7 +44,7 @@ def test_every_hyper_parameter_of_a_sampler_is_an_option(method):
 
 
 def test_a_hyper_parameter_of_another_sampler_is_refused_with_what_there_is():
-    with pytest.raises(ConfigError, match="has no option sampler.beta1, got 0.9; it has lr"):
+    with pytest.raises(ConfigError, match=r"has no option sampler\.beta1, got 0\.9; it has lr"):
         resolved("sgld", beta1=0.9)
     with pytest.raises(ConfigError, match=r"'sgd' has no option sampler.temperature"):
         resolved("sgd", temperature=1.0)
