@@ -26,6 +26,7 @@ class Case:
     variables: tuple[str, ...] = ("theta",)
     noises: tuple[tuple[int, int, int], ...] = ((0, 0, 0),)
     linear: bool = True
+    adapts: bool = False  # its noise is scaled by gradients that it has seen
     start: dict[str, float] = field(default_factory=dict)
 
     def make(self, params, **overrides):
@@ -44,6 +45,16 @@ def sgld(h, z, grad, eps):
     theta = z["theta"]
     drift = grad(theta) + h["weight_decay"] * theta
     return {"theta": theta - h["lr"] * drift + noise_scale(h) * eps(0)}
+
+
+def psgld(h, z, grad, eps):
+    """While it adapts; frozen from the first step on, V stays 0."""
+    theta, beta = z["theta"], h["smoothing"] if np.all(h["freeze_after"]) else 1.0
+    square = beta * z.get("square", 0.0) + (1 - beta) * grad(theta) ** 2
+    scale = 1 / (h["epsilon"] + np.sqrt(square))
+    drift = scale * (grad(theta) + h["weight_decay"] * theta)
+    theta = theta - h["lr"] * drift + noise_scale(h) * np.sqrt(scale) * eps(0)
+    return {"theta": theta, "square": square}
 
 
 def sghmc(h, z, grad, eps):
@@ -138,6 +149,21 @@ GUIDED = ("theta", "guide")
 
 CASES = [
     Case("sgld", em.SGLD, COMMON, sgld),
+    Case(
+        "psgld",
+        em.PSGLD,
+        {**COMMON, "smoothing": 0.7, "epsilon": 0.5, "freeze_after": 10**6},
+        psgld,
+        ("theta", "square"),
+        linear=False,
+        adapts=True,
+    ),
+    Case(
+        "psgld-frozen",
+        em.PSGLD,
+        {**COMMON, "smoothing": 0.7, "epsilon": 0.5, "freeze_after": 0},
+        psgld,
+    ),
     Case("sghmc", em.SGHMC, {**COMMON, "momentum": 0.6}, sghmc, ("theta", "velocity")),
     Case("emcmc", em.EntropyMCMC, {**COMMON, **ETA}, euler, GUIDED, PAIR),
     Case(

@@ -382,7 +382,7 @@ def noise_of(case, change):
     return results[0] - results[1]
 
 
-ONE_GRADIENT = [case for case in NOISY if not case.closure]
+ONE_GRADIENT = [case for case in NOISY if not (case.closure or case.adapts)]
 
 
 def plain(net, sampler):

@@ -29,6 +29,7 @@ class Entry(NamedTuple):
 SAMPLERS: dict[str, Entry] = {
     "emcmc": Entry("entropy_mcmc", "EntropyMCMC", "Entropy-MCMC"),
     "sgld": Entry("sgld", "SGLD", "SGLD"),
+    "psgld": Entry("psgld", "PSGLD", "Preconditioned SGLD"),
     "sghmc": Entry("sghmc", "SGHMC", "SGHMC"),
     "entropy-sgd": Entry("entropy_sgd", "EntropySGD", "Entropy-SGD (one network)"),
     "entropy-sgld": Entry("entropy_sgld", "EntropySGLD", "Entropy-SGLD"),
