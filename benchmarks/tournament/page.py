@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tournament import table
+from tournament import page_extra, table
 from tournament.leagues import LEAGUES
 from tournament.scores import LOWER_IS_BETTER
 from tournament.tasks import TASKS
@@ -30,6 +30,7 @@ def write(root: Path, results: Path) -> None:
             parts += [section(half, found) for half in ("confirmation", "development")]
             picture(found, root / "docs" / "pictures" / f"tournament-{league}.png")
             parts.append(f"![NLL of every method minus SGD's](pictures/tournament-{league}.png)\n")
+    parts.append(page_extra.sections(results, root / "docs" / "pictures"))
     (root / "docs" / "tournament.md").write_text("\n".join(part for part in parts if part))
 
 

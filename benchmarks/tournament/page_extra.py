@@ -1,0 +1,92 @@
+"""The parts of docs/tournament.md beside the leagues: ingredients, budgets, different networks."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tournament.table import markdown
+
+Groups = dict[tuple[str | int, ...], list[float]]
+
+
+def sections(results: Path, pictures: Path) -> str:
+    """Markdown of all that there is."""
+    parts = [networks(results), ingredients(results), budgets(results, pictures)]
+    return "\n".join(part for part in parts if part)
+
+
+def rows(file: Path, measure: str = "nll") -> Groups:
+    """Values of a measure over seeds, by key without the seed; diverged runs are left out."""
+    found: Groups = defaultdict(list)
+    for row in json.loads(file.read_text())["rows"]:
+        if measure in row["measures"]:
+            found[tuple(row["key"][:-1])].append(row["measures"][measure])
+    return dict(found)
+
+
+def shown(values: list[float]) -> str:
+    """Mean ± standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.4f} ± {error:.4f}"
+
+
+def named(results: Path, part: str) -> dict[str, Path]:
+    """Files of a part, by what follows its name."""
+    return {file.stem.removeprefix(part): file for file in sorted(results.glob(f"{part}*.json"))}
+
+
+def ingredients(results: Path) -> str:
+    """A table: NLL of EMCMC with one thing taken away."""
+    files = {task: rows(file) for task, file in named(results, "ingredients-").items()}
+    if not files:
+        return ""
+    names = list(dict.fromkeys(key[0] for groups in files.values() for key in groups))
+    lines = [
+        [str(name), *(shown(g[name,]) if (name,) in g else "–" for g in files.values())]
+        for name in names
+    ]
+    return "## What each ingredient gives: NLL\n\n" + markdown(["EMCMC", *files], lines)
+
+
+def networks(results: Path) -> str:
+    """A table: effectively different networks of every method that averages several."""
+    files: dict[str, Any] = {
+        name: json.loads(file.read_text()) for name, file in named(results, "networks-").items()
+    }
+    files = {name: content for name, content in files.items() if content}
+    if not files:
+        return ""
+    methods = list(dict.fromkeys(m for content in files.values() for m in content))
+    lines = [
+        [m, *("{:.1f} ({:.1f} to {:.1f})".format(*c[m]) if m in c else "–" for c in files.values())]
+        for m in methods
+    ]
+    return "## Effectively different networks\n\n" + markdown(["method", *files], lines)
+
+
+def budgets(results: Path, pictures: Path) -> str:
+    """One picture: NLL against passes, a panel for each task."""
+    files = {task: rows(file) for task, file in named(results, "budget-").items()}
+    if not files:
+        return ""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(files), figsize=(4.5 * len(files), 3.6), squeeze=False)
+    for axis, (task, groups) in zip(axes[0], files.items(), strict=True):
+        for method in dict.fromkeys(key[0] for key in groups):
+            points = sorted((int(key[1]), v) for key, v in groups.items() if key[0] == method)
+            passes, means = [p for p, _ in points], [float(np.mean(v)) for _, v in points]
+            errors = [float(np.std(v) / np.sqrt(len(v))) for _, v in points]
+            axis.errorbar(passes, means, errors, marker="o", label=str(method))
+        axis.set(xscale="log", xlabel="passes", ylabel="NLL", title=task)
+    axes[0][0].legend()
+    figure.tight_layout()
+    pictures.mkdir(parents=True, exist_ok=True)
+    figure.savefig(pictures / "tournament-budget.png", dpi=110)
+    plt.close(figure)
+    return "## At which budget what?\n\n![NLL against passes](pictures/tournament-budget.png)\n"

@@ -1,0 +1,28 @@
+"""Tables and the picture beside the leagues, from hand-made results."""
+
+import json
+
+from tournament import page_extra
+
+
+def test_nothing_run_gives_nothing(tmp_path):
+    assert page_extra.sections(tmp_path, tmp_path) == ""
+
+
+def test_all_three_parts(tmp_path):
+    def row(*key, nll):
+        return {"key": list(key), "measures": {"nll": nll} if nll else {}}
+
+    files = {
+        "ingredients-digits": {
+            "rows": [row("EMCMC", 0, nll=0.1), row("EMCMC", 1, nll=0.3), row("no guide", 0, nll=0)]
+        },
+        "budget-digits": {"rows": [row("SGD", p, s, nll=1 / p) for p in (6, 12) for s in (0, 1)]},
+        "networks-own-digits": {"EMCMC ×4": [6.5, 5.0, 8.0]},
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    text = page_extra.sections(tmp_path, tmp_path / "pictures")
+    assert "| EMCMC | 0.2000 ± 0.1000 |" in text
+    assert "6.5 (5.0 to 8.0)" in text
+    assert (tmp_path / "pictures" / "tournament-budget.png").stat().st_size > 1000
