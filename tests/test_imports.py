@@ -17,7 +17,7 @@ ALLOWED = {
     "noise": {"errors"},
     "units": {"errors"},
     "schedules": {"errors"},
-    "recipes": {"errors"},
+    "recipes": {"errors", "units"},
     "samplers": {"errors", "noise", "units"},
     "posterior": {"errors"},
     "_metric_inputs": {"errors"},

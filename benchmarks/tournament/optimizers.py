@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from entropy_mcmc import SGHMC, SGLD, EntropyMCMC
+from entropy_mcmc import SGHMC, SGLD, EntropyMCMC, units
 from tournament.settings import Settings
 from tournament.tasks import NOISE_VARIANCE, Task
 
@@ -26,7 +26,7 @@ def weight_decay(variance: float | None, rows: int, energy_unit: float) -> float
     >>> round(weight_decay(0.04, 3000, 1.0), 5)
     0.00833
     """
-    return 0.0 if variance is None else energy_unit / (rows * variance)
+    return 0.0 if variance is None else energy_unit * units.weight_decay(variance, rows)
 
 
 def build(
@@ -64,7 +64,7 @@ def build(
         params,
         settings.lr,
         num_data=rows,
-        eta=max(LEAST_HORIZON, settings.horizon * steps) * settings.lr / rows,
+        eta=units.eta_of_horizon(max(LEAST_HORIZON, settings.horizon * steps), settings.lr, rows),
         momentum=settings.momentum,
         temperature=temperature,
         weight_decay=decay,

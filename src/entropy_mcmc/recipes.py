@@ -27,6 +27,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError, check_count, check_positive
+from entropy_mcmc.units import eta_of_horizon, horizon, weight_decay
 
 __all__ = ["Recipe", "adapters", "from_scratch", "from_trained", "mean_fan_in", "short_chains"]
 
@@ -94,7 +95,7 @@ class Recipe:
     @property
     def horizon(self) -> float:
         """ηN/lr at peak lr, in steps; momentum shortens it to (1−μ) of that."""
-        return self.eta * self.num_data / self.lr
+        return horizon(self.lr, self.num_data, self.eta)
 
     def sampler_options(self) -> dict[str, Any]:
         """Arguments of `EntropyMCMC` after the parameters."""
@@ -129,7 +130,7 @@ class Recipe:
             raise ConfigError(f"override knows {', '.join(SHOWN)}, got {unknown[0]!r}")
         if "lr" in values and "eta" not in values:
             rate = check_positive("lr", values["lr"])
-            values["eta"] = eta_of(self.horizon, rate, self.num_data)
+            values["eta"] = eta_of_horizon(self.horizon, rate, self.num_data)
         given = dict.fromkeys(values, "given")
         return replace(self, **values, reasons={**self.reasons, **given})
 
@@ -173,7 +174,7 @@ def from_scratch(
     """
     steps = steps_of(num_data, batch_size, passes, chains)
     lr, momentum = 2 * SGD_LR, 0.9
-    horizon = max(LEAST_HORIZON, HORIZON * steps)
+    averaged = max(LEAST_HORIZON, HORIZON * steps)
     variance, reason = prior(model, num_data, unit)
     samples = min(8 if chains == 1 else 4, steps - -(-steps // 2))
     one = "one long chain; several give more where a part of the budget fits"
@@ -182,7 +183,7 @@ def from_scratch(
         "momentum": "without it the coupled pair learns at a twentieth of SGD's speed",
         "prior_variance": reason,
         "temperature": "warm enough to move, cold enough to predict well",
-        "eta": _horizon_reason(horizon, momentum, "a fifth of the run"),
+        "eta": _horizon_reason(averaged, momentum, "a fifth of the run"),
         "steps": f"{passes / chains:g} passes, one cosine for each chain",
         "chains": one if chains == 1 else "independent networks: best for OOD",
         "burn_in": "noise in the second half, while lr still moves θ",
@@ -198,7 +199,7 @@ def from_scratch(
         momentum=momentum,
         prior_variance=variance,
         temperature=0.02,
-        eta=eta_of(horizon, lr, num_data),
+        eta=eta_of_horizon(averaged, lr, num_data),
         steps=steps,
         chains=chains,
         burn_in=0.5,
@@ -245,7 +246,7 @@ def from_trained(
         base,
         name="from a trained network",
         lr=lr,
-        eta=eta_of(base.horizon, lr, num_data),
+        eta=eta_of_horizon(base.horizon, lr, num_data),
         burn_in=0.25,
         reasons=reasons,
     )
@@ -308,19 +309,9 @@ def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
     return steps
 
 
-def weight_decay(variance: float, num_data: int) -> float:
-    """λ = 1/(N·variance)."""
-    return 1.0 / (num_data * check_positive("prior_variance", variance))
-
-
-def eta_of(horizon: float, lr: float, num_data: int) -> float:
-    """η whose guide averages over `horizon` = ηN/lr steps."""
-    return horizon * lr / num_data
-
-
-def _horizon_reason(horizon: float, momentum: float, part: str) -> str:
-    short = horizon * (1 - momentum)
-    return f"horizon ηN/lr of {horizon:.3g} steps ({short:.2g} with momentum), {part}"
+def _horizon_reason(averaged: float, momentum: float, part: str) -> str:
+    short = averaged * (1 - momentum)
+    return f"horizon ηN/lr of {averaged:.3g} steps ({short:.2g} with momentum), {part}"
 
 
 def _shown(value: object) -> str:
