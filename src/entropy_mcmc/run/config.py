@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
 from entropy_mcmc.samplers import registry
@@ -229,10 +230,31 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
         **{
             name: _build(hints[name], value, f"{prefix}{name}.")
             if is_dataclass(hints[name])
-            else value
+            else _typed(f"{prefix}{name}", hints[name], value)
             for name, value in values.items()
         }
     )
+
+
+def _typed(name: str, hint: Any, value: Any) -> Any:
+    """The value, if it is of the option's type; whole numbers are floats, too."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    plain = tuple(get_origin(kind) or kind for kind in kinds)
+    number = float in plain and isinstance(value, int)
+    boolean = isinstance(value, bool) and bool not in plain
+    if boolean or not (isinstance(value, plain) or number):
+        raise ConfigError(f"{name} must be {_words(hint)}, got {name}={value!r:.80}")
+    if isinstance(value, list) and not all(isinstance(part, str) for part in value):
+        raise ConfigError(f"{name} must be a list of names, got {name}={value!r:.80}")
+    return value
+
+
+def _words(hint: Any) -> str:
+    names = {"NoneType": "null", "str": "text", "int": "a whole number", "float": "a number"}
+    names |= {"bool": "true or false", "dict": "a table", "list": "a list of names"}
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    plain = [(get_origin(kind) or kind).__name__ for kind in kinds]
+    return " or ".join(names[kind] for kind in plain)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

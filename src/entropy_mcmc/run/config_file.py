@@ -15,7 +15,7 @@ import yaml
 from entropy_mcmc.errors import DamagedFileError, MissingFileError
 
 NAME = "config.yaml"
-LARGEST = 256 * 1024  # bytes; a config has about 3,000
+LARGEST = 64 * 1024  # bytes; a config has about 3,000
 DEEPEST = 20  # tables inside tables
 # Any of these beside or above a file makes the place a run folder; so does a recorded config.
 MARKS = ("samples/manifest.json", "checkpoint/chain-0")

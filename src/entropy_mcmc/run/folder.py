@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, StateError
+from entropy_mcmc.errors import (
+    ConfigError,
+    DamagedFileError,
+    MissingFileError,
+    StateError,
+    check_count,
+)
 from entropy_mcmc.posterior.files import WriterLock, atomic, is_temporary
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
@@ -37,6 +43,18 @@ class Record:
     machine: dict[str, Any]
     cycle_steps: int
     more_cycles: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("problem", "machine"):
+            if not isinstance(getattr(self, name), dict):
+                raise ConfigError(f"{name} must be a table, got {getattr(self, name)!r:.80}")
+        check_count("cycle_steps", self.cycle_steps)
+        if not isinstance(self.more_cycles, list):
+            raise ConfigError(f"more_cycles must be a list, got {self.more_cycles!r:.80}")
+        for number in self.more_cycles:
+            check_count("more_cycles", number)
+        if self.config.schedule.cycles is None:
+            raise ConfigError("schedule.cycles must be a number in a run that was started")
 
     @property
     def cycles(self) -> int:

@@ -24,12 +24,13 @@ class Journal:
         self.path = folder / (NAME if part is None else _part(part))
 
     def events(self) -> list[dict[str, Any]]:
-        """All whole lines."""
+        """All lines but a last one that a kill has torn."""
         if not self.path.exists():
             return []
         try:
-            lines = self._text().splitlines()
-            return [event for event in map(_parse, lines) if event is not None]
+            *whole, last = self._text().split("\n")
+            torn = last and not _is_json(last)  # by a kill: no line is written after it
+            return [_parse(line) for line in (whole if torn or not last else [*whole, last])]
         except (OSError, ValueError, RecursionError) as error:
             raise DamagedFileError(
                 f"{self.path} is damaged ({error!s:.200}); restore it from a copy, or remove the "
@@ -122,14 +123,19 @@ def _line(event: Event) -> str:
     return json.dumps(event) + "\n"
 
 
-def _parse(line: str) -> dict[str, Any] | None:
-    """A whole line, or None for the torn last line of a killed process."""
+def _is_json(line: str) -> bool:
     try:
-        event = json.loads(line)
+        json.loads(line)
     except ValueError:
-        return None
+        return False
+    return True
+
+
+def _parse(line: str) -> dict[str, Any]:
+    """The event of a line; ValueError for what this class does not write."""
+    event = json.loads(line)
     if not isinstance(event, dict) or "kind" not in event:
-        return None
+        raise ValueError(f"no event: {line!r:.80}")
     if event["kind"] != "evaluate":
         for name in ("chain", "step"):
             if not isinstance(event.get(name), int):

@@ -27,10 +27,11 @@ def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) ->
     place = check_device(device)
     record = folders.read_existing(folder)
     for what, name in (("model", record.config.model.name), ("data", record.config.data.name)):
-        if record.problem[what] != name:
+        made_with = record.problem.get(what)
+        if made_with != name:
             raise ConfigError(
                 f"{folder} was made with {what} objects of a Python program "
-                f"({record.problem[what]}), which this command cannot rebuild; use the posterior "
+                f"({made_with}), which this command cannot rebuild; use the posterior "
                 "in that program, or name them as module:function"
             )
     accept(record.config, trust, folder / CONFIG)
