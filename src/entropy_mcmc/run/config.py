@@ -254,7 +254,7 @@ def _words(hint: Any) -> str:
     names |= {"bool": "true or false", "dict": "a table", "list": "a list of names"}
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     plain = [(get_origin(kind) or kind).__name__ for kind in kinds]
-    return " or ".join(names[kind] for kind in plain)
+    return " or ".join(names.get(kind, kind) for kind in plain)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
