@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entropy_mcmc import data as data_sets
+from entropy_mcmc import units
 from entropy_mcmc.samplers import SGLD, EntropyMCMC, EntropySGD, EntropySGLD, Sampler
 from entropy_mcmc_reproduction import logistic_view
 from entropy_mcmc_reproduction.items import Item
@@ -121,12 +122,12 @@ def _sampler(
     settings: dict[str, Any], numbers: dict[str, float], theta: Tensor, count: int, seed: int
 ) -> Sampler:
     """`horizon` is ηN/lr; `width` ηN/(L·inner lr); `pull` lr/(ηN) of the outer step."""
-    common: dict[str, Any] = {"num_data": count, "weight_decay": 1 / count, "seed": seed}
+    common: dict[str, Any] = {"num_data": count, "prior_variance": 1.0, "seed": seed}
     common |= {"temperature": settings["temperature"], "fused": False}
     if settings["method"] == "sgld":
         return SGLD([theta], numbers["lr"], **common)
     if settings["method"] == "emcmc":
-        eta = numbers["horizon"] * numbers["lr"] / count
+        eta = units.eta_of_horizon(numbers["horizon"], numbers["lr"], count)
         return EntropyMCMC([theta], numbers["lr"], eta=eta, **common)
     steps = settings["inner_steps"]
     wide = numbers["width"] * steps * numbers["inner_lr"]
@@ -134,7 +135,7 @@ def _sampler(
     return kind(
         [theta],
         numbers["pull"] * wide,
-        eta=wide / count,
+        eta=units.eta_of_horizon(numbers["width"] * steps, numbers["inner_lr"], count),
         inner_lr=numbers["inner_lr"],
         inner_steps=steps,
         **common,

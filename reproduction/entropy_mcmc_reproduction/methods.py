@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from entropy_mcmc import units
 from entropy_mcmc.run.methods import METHODS
 from entropy_mcmc_reproduction.jobs import Job
 from entropy_mcmc_reproduction.scale import Scale
@@ -104,10 +105,10 @@ def resolved(method: str, numbers: Numbers, rows: int) -> dict[str, Any]:
     """
     options: dict[str, Any] = {**ENTRIES[method].numbers, **numbers}
     if "horizon" in options:
-        options["eta"] = options.pop("horizon") * options["lr"] / rows
+        options["eta"] = units.eta_of_horizon(options.pop("horizon"), options["lr"], rows)
     if "width" in options:
         inner = options.get("inner_steps", 5) * options["inner_lr"]
-        options["eta"] = options.pop("width") * inner / rows
+        options["eta"] = units.eta_of_horizon(options.pop("width"), inner, rows)
     return options
 
 

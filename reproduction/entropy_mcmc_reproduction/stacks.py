@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from entropy_mcmc import units
 from entropy_mcmc.data import order
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler
 from entropy_mcmc.schedules import Cyclical
@@ -163,7 +164,7 @@ def _phase(
 def _common(networks: Networks, seed: int) -> dict[str, Any]:
     count = networks.splits.inputs.shape[1]
     # The prior of every weight is N(0, 1).
-    return {"num_data": count, "weight_decay": 1 / count, "seed": seed, "fused": False}
+    return {"num_data": count, "prior_variance": 1.0, "seed": seed, "fused": False}
 
 
 def _sgd(networks: Networks, lr: float, seed: int) -> Sampler:
@@ -174,7 +175,7 @@ def _langevin(method: str, networks: Networks, numbers: dict[str, float], seed: 
     common = {**_common(networks, seed), "temperature": numbers["temperature"]}
     if method == "sgld":
         return SGLD([networks.theta], numbers["lr"], **common)
-    eta = numbers["horizon"] * numbers["lr"] / common["num_data"]
+    eta = units.eta_of_horizon(numbers["horizon"], numbers["lr"], common["num_data"])
     return EntropyMCMC([networks.theta], numbers["lr"], eta=eta, **common)
 
 
