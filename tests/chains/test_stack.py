@@ -11,9 +11,12 @@ from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 COMMON = {"lr": 0.3, "num_data": 40, "temperature": 0.5, "seed": 8}
 
 
+OWN = {"eta": 0.5, "freeze_after": 6}
+
+
 def settings(kind):
-    """Settings that every sampler takes, and η where it needs one."""
-    return COMMON | ({"eta": 0.5} if "eta" in hyper_parameters(kind) else {})
+    """Settings that every sampler takes, η where it needs one, and an early end of adaptation."""
+    return COMMON | {name: v for name, v in OWN.items() if name in hyper_parameters(kind)}
 
 
 def problem():
@@ -28,7 +31,7 @@ def test_every_sampler_of_one_gradient_runs_in_chains(name):
     kind = samplers()[name]
     start, x, y = problem()
     given = settings(kind)
-    steps = min(Method.of(kind, given).settles, 40) + 5
+    steps = Method.of(kind, given).settles + 15
     draws = chains.run(
         lambda t, x, y: F.cross_entropy(x @ t, y),
         start,

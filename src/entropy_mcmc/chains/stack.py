@@ -74,7 +74,7 @@ class Stack:
 
     def __init__(self, start: Sequence[Tensor], kind: type[Sampler], **settings: Any) -> None:
         """Networks that begin at `start`, moved by a sampler with these settings."""
-        self._kind, self._group = kind, kind.settings(**settings)
+        self._kind, self.group = kind, kind.settings(**settings)
         self._shapes = [layer.shape for layer in start]
         self.flat = torch.cat([layer.reshape(-1) for layer in start])
         self.grad = torch.zeros_like(self.flat)
@@ -82,7 +82,7 @@ class Stack:
         for layer, grad in zip(self.layers, views(self.grad, self._shapes), strict=True):
             layer.requires_grad_()
             layer.grad = grad
-        self._variables = kind.update(self._group).begin(self.flat, self._group)
+        self._variables = kind.update(self.group).begin(self.flat, self.group)
         chains = torch.arange(len(start[0]))
         self._chain_of = torch.cat([chains.repeat_interleave(layer[0].numel()) for layer in start])
 
@@ -91,8 +91,8 @@ class Stack:
 
     def update(self, lr: float) -> Update:
         """The next step at this lr, whose coefficients `step` may replace."""
-        self._group["lr"] = lr
-        return self._kind.update(self._group)
+        self.group["lr"] = lr
+        return self._kind.update(self.group)
 
     @torch.no_grad()
     def step(self, update: Update, eps: Pair | None, **own: Tensor) -> None:
@@ -101,9 +101,9 @@ class Stack:
         moved = move(update, self._variables, self.grad, eps, **spread)
         self.flat.copy_(moved.theta)
         self._variables = moved._replace(theta=self.flat)
-        self._group["step"] += 1
-        if "last_lr" in self._group:
-            self._group["last_lr"] = self._group["lr"]
+        self.group["step"] += 1
+        if "last_lr" in self.group:
+            self.group["last_lr"] = self.group["lr"]
 
     def spread(self, each: Tensor) -> Tensor:
         """A number for each chain, repeated for each of its weights; for equal chains, one."""

@@ -1,0 +1,198 @@
+"""K modules of one architecture trained at once: parameters and buffers stacked, one forward pass.
+
+`StackedModules` computes the outputs of K modules by `torch.func.vmap`, batch norm in train mode
+included: every module keeps its own running statistics. `StackedSampler` moves them by one call of
+a sampler's rule, with the noise that K optimizers of the same seeds would draw. So chain k is the
+chain of module k alone, but for the rounding of batched products: relative differences of 1e-6 a
+step, which grow as any rounding does.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from entropy_mcmc import noise
+from entropy_mcmc.chains.stack import Stack
+from entropy_mcmc.errors import ConfigError, NonFiniteError
+from entropy_mcmc.samplers import Sampler
+
+KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
+AGREEMENT = 1e-4  # relative difference of outputs above which a stack is not the modules' own
+
+
+class StackedModules:
+    """The modules as one function from inputs (K, rows, …) to outputs (K, rows, …).
+
+    `parameters` and `buffers` hold tensors with a leading dimension K by name; those that do not
+    require a gradient are `frozen`. `write_back` copies them into the modules.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        check_alike(modules)
+        self._modules = list(modules)
+        self._base = copy.deepcopy(modules[0]).to("meta")
+        parameters = [dict(module.named_parameters()) for module in modules]
+        trained = [name for name, value in parameters[0].items() if value.requires_grad]
+        stacked = {k: torch.stack([p[k].detach() for p in parameters]) for k in parameters[0]}
+        self.parameters = {name: stacked[name].requires_grad_() for name in trained}
+        self.frozen = {name: value for name, value in stacked.items() if name not in trained}
+        held = [dict(module.named_buffers()) for module in modules]
+        self.buffers = {k: torch.stack([b[k].detach() for b in held]) for k in held[0]}
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Outputs of all modules; `inputs` have a leading dimension K."""
+        state = {**self.parameters, **self.frozen, **self.buffers}
+        return vmap(self._one, randomness="error")(state, inputs)
+
+    def _one(self, state: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
+        return functional_call(self._base, state, inputs)
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Copy parameters and buffers into the modules."""
+        for k, module in enumerate(self._modules):
+            held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            for name, value in {**self.parameters, **self.buffers}.items():
+                held[name].copy_(value[k])
+
+
+class StackedSampler:
+    """A sampler of all modules of a stack: one group of hyper-parameters, a seed for each module.
+
+    `group` may be changed between steps, as a schedule does with a parameter group.
+    """
+
+    def __init__(
+        self, stacked: StackedModules, kind: type[Sampler], seeds: Sequence[int], **settings: Any
+    ) -> None:
+        if len(seeds) != len(stacked):
+            raise ConfigError(
+                f"seeds must be one for each of the {len(stacked)} modules, got {len(seeds)}"
+            )
+        self.seeds = [noise.check_seed(seed) for seed in seeds]
+        self._stack = Stack(list(stacked.parameters.values()), kind, **settings)
+        stacked.parameters = dict(zip(stacked.parameters, self._stack.layers, strict=True))
+        self._sizes = [layer[0].numel() for layer in self._stack.layers]
+        self._counters = _counters(self._sizes, self._stack.flat.device)
+        self._keys: tuple[int, Tensor] | None = None
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """Hyper-parameters of the next step, by name."""
+        return self._stack.group
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zero."""
+        self._stack.grad.zero_()
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move all modules by their gradients."""
+        step, every = self.group["step"], self.group["check_every"]
+        update = self._stack.update(self.group["lr"])
+        self._stack.step(update, self._normals(step) if update.normals else None)
+        if every and (step + 1) % every == 0:
+            self.check_finite()
+
+    def check_finite(self) -> None:
+        """Raise if a module's parameters became NaN or infinite, with its number."""
+        if bool(self._stack.flat.isfinite().all()):
+            return
+        for k in range(len(self._stack)):
+            if not all(bool(layer[k].isfinite().all()) for layer in self._stack.layers):
+                raise NonFiniteError(
+                    f"module {k} of the stack became NaN or infinite before step "
+                    f"{self.group['step']}; use a smaller lr, got lr={self.group['lr']}"
+                )
+
+    def copy(self, variable: str) -> list[Tensor]:
+        """The stacked parameters of a variable, "theta" or "guide" for example."""
+        return self._stack.copy(variable)
+
+    def _normals(self, step: int) -> tuple[Tensor, Tensor]:
+        """The noise of each module's own seed, laid out as the stack is."""
+        words = self._words(step)
+        pair = noise.normal_pair(words, *self._counters)
+        return self._flatten(pair[0]), self._flatten(pair[1])
+
+    def _words(self, step: int) -> list[Tensor]:
+        """Key words of a step, (module, 1) each."""
+        start = step - step % KEYS_AT_A_TIME
+        if self._keys is None or self._keys[0] != start:
+            device = self._stack.flat.device
+            keys = [
+                noise.step_schedules(seed, start, KEYS_AT_A_TIME, device=device)
+                for seed in self.seeds
+            ]
+            self._keys = start, torch.stack(keys, dim=-1)
+        return list(self._keys[1][:, step - start, :, None].unbind())
+
+    def _flatten(self, rows: Tensor) -> Tensor:
+        """(module, element) → layer after layer, as the stack holds them."""
+        parts = torch.split(rows.to(self._stack.flat.dtype), self._sizes, dim=1)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+
+def stack_or_explain(modules: Sequence[nn.Module], *example: Tensor) -> StackedModules | None:
+    """The modules as a stack; None, with a notice that says why, where they cannot be stacked.
+
+    `example` are inputs (K, rows, …) on which the stack must give the outputs of the modules.
+    """
+    try:
+        _check_outputs(copy.deepcopy(list(modules)), example)
+    except (ConfigError, RuntimeError, TypeError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        warnings.warn(
+            f"the {len(modules)} modules are not stacked and run one after the other, slower but "
+            f"with the same result: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return StackedModules(modules)
+
+
+@torch.no_grad()
+def _check_outputs(modules: Sequence[nn.Module], example: Sequence[Tensor]) -> None:
+    """Refuse modules, which this changes, whose stack gives other outputs than they do."""
+    outputs = StackedModules(modules)(*example)
+    alone = [module(*(x[k] for x in example)) for k, module in enumerate(modules)]
+    if not torch.allclose(outputs, torch.stack(alone), rtol=AGREEMENT, atol=AGREEMENT):
+        raise ConfigError("their stack gives other outputs than the modules alone")
+
+
+def check_alike(modules: Sequence[nn.Module]) -> None:
+    """Refuse modules whose classes, parameters, buffers or modes differ."""
+    if not modules:
+        raise ConfigError("modules must hold at least one module, got none")
+    first = _form(modules[0])
+    for k, module in enumerate(modules):
+        if _form(module) != first:
+            raise ConfigError(
+                f"modules of a stack must have one architecture, dtype, device and mode, but "
+                f"module {k} differs from module 0; build them alike"
+            )
+
+
+def _form(module: nn.Module) -> tuple[Any, ...]:
+    kinds = tuple((name, type(part), part.training) for name, part in module.named_modules())
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return kinds, tuple((n, t.shape, t.dtype, t.device, t.requires_grad) for n, t in tensors)
+
+
+def _counters(sizes: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Noise counters of the elements of one module: the same for all, whose keys differ."""
+    pairs = [noise.counters(i, 0, size, device) for i, size in enumerate(sizes)]
+    low = torch.cat([x0 for x0, _ in pairs])
+    high = torch.cat([x1.expand_as(x0) for x0, x1 in pairs])
+    return low[None], high[None]
