@@ -116,8 +116,9 @@ def large():
 def test_kills_of_a_store_of_large_samples_leave_nothing_behind(tmp_path):
     path = tmp_path / "a"
     moments = random.Random(21)
+    ToyGuide(net().parameters(), lr=0.1)  # as above
     for _ in range(25):
-        run_and_kill(path, moments.uniform(0.1, 1.0), large)
+        run_and_kill(path, moments.uniform(0.3, 2.0), large)
         if not (path / "samples").exists():
             continue
         reader = Posterior.open(path, large())

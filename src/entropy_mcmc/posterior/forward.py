@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -13,20 +15,34 @@ from torch.func import functional_call, vmap
 
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.posterior.batches import Batches, call
+from entropy_mcmc.posterior.manifest import Sample
 from entropy_mcmc.posterior.private_copy import NotPrivate, Workspace, in_place, private
 from entropy_mcmc.posterior.tensors import unwrap
 
-# Fills a model with one sample.
-Load = Callable[[Workspace], None]
+# A sample, and a function that fills a model with it.
+Load = tuple[Sample, Callable[[Workspace], None]]
 Output = Callable[[Any], Tensor]
-# (index of the batch, values of k samples on that batch: shape (k, rows, …))
-Piece = tuple[int, Tensor]
 
 # Side by side pays while calls cost more than arithmetic: see benchmarks/predictive.py.
 SMALL_MODEL = 10_000
 _GROUP_NUMEL = 4_000_000
 _GROUP = 64
 _TRIAL = Lock()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Predictions of k samples on one batch.
+
+    Attributes:
+        samples: The k samples.
+        index: The number of the batch, from 0.
+        values: Shape (k, rows, …).
+    """
+
+    samples: tuple[Sample, ...]
+    index: int
+    values: Tensor
 
 
 def tensor_of(result: Any, output: Output | None) -> Tensor:
@@ -86,10 +102,10 @@ def _pieces_in(
                 f"this model cannot be evaluated for many samples at once ({problem}); "
                 "use vectorize=None or False"
             )
-    for load in loads():
-        load(work)
+    for sample, fill in loads():
+        fill(work)
         for index, inputs in enumerate(batches):
-            yield index, transform(_called(work, inputs))[None]
+            yield Piece((sample,), index, transform(_called(work, inputs))[None])
 
 
 def _called(work: Workspace, inputs: Any) -> Any:
@@ -124,25 +140,15 @@ def _side_by_side(
     work: Workspace, loads: Iterator[Load], batches: Batches, transform: Output
 ) -> Iterator[Piece]:
     size = max(1, min(_GROUP, _GROUP_NUMEL // max(work.layout.size, 1)))
-    for states in _groups(work, loads, size):
-        run = _together(work.model, states, transform)
+    while group := list(islice(loads, size)):
+        run = _together(work.model, _stack([_state(work, fill) for _, fill in group]), transform)
+        samples = tuple(sample for sample, _ in group)
         for index, inputs in enumerate(batches):
-            yield index, run(inputs)
+            yield Piece(samples, index, run(inputs))
 
 
-def _groups(work: Workspace, loads: Iterator[Load], size: int) -> Iterator[dict[str, Tensor]]:
-    group: list[dict[str, Tensor]] = []
-    for load in loads:
-        load(work)
-        group.append(_state(work))
-        if len(group) == size:
-            yield _stack(group)
-            group = []
-    if group:
-        yield _stack(group)
-
-
-def _state(work: Workspace) -> dict[str, Tensor]:
+def _state(work: Workspace, fill: Callable[[Workspace], None]) -> dict[str, Tensor]:
+    fill(work)
     return {slot.path: slot.tensor.detach().clone() for slot in work.layout.slots.values()}
 
 
@@ -187,9 +193,8 @@ def _trial(
     inputs = batches.first()
     alone: list[Tensor] = []
     states: list[dict[str, Tensor]] = []
-    for load, _ in zip(loads(), range(2), strict=False):
-        load(work)
-        states.append(_state(work))
+    for _, fill in islice(loads(), 2):
+        states.append(_state(work, fill))
         alone.append(transform(_called(work, inputs)))
     if not states:
         return "there are no samples"

@@ -306,6 +306,20 @@ class Posterior:
         batches, stream = self._pieces(x, roles, batch_size, vectorize)
         return predictive.stack_of(stream, batches.out_device)
 
+    def stream_predictions(
+        self,
+        x: Any,
+        *,
+        roles: str = "both",
+        batch_size: int = 256,
+        vectorize: bool | None = None,
+    ) -> Iterator[Piece]:
+        """The same piece by piece: k samples on one batch at a time, never all in memory.
+
+        Pieces of a group of samples follow each other in the order of the batches.
+        """
+        return self._pieces(x, roles, batch_size, vectorize)[1]
+
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """A sample as a state dict, for `load_state_dict` of the unwrapped model."""
         (sample,) = self._reader.whole([self.samples[index]])

@@ -102,52 +102,93 @@ def moments(result: Tensor) -> Tensor:
     )
 
 
-def mean_of(stream: Iterable[Piece], device: torch.device) -> Tensor:
-    """Mean over samples; the sum is kept per batch, so no second result is built per sample."""
-    sums: list[Tensor] = []
-    count = 0
-    for index, values in stream:
-        count += len(values) if index == 0 else 0
-        total = values.sum(0).to(device)
-        if index == len(sums):
-            sums.append(total)
+class Mean:
+    """The mean over samples, as a stream; sums are kept per batch, so that nothing is built twice.
+
+    Args:
+        device: Where the sums are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.count = 0
+        self._sums: list[Tensor] = []
+
+    def add(self, index: int, values: Tensor) -> None:
+        """Take the values (k, rows, …) of k samples on batch `index`."""
+        self.count += len(values) if index == 0 else 0
+        total = values.sum(0).to(self.device)
+        if index == len(self._sums):
+            self._sums.append(total)
         else:
-            sums[index] += total
-    return torch.cat(sums) / count
+            self._sums[index] += total
+
+    def result(self) -> Tensor:
+        """The mean: shape (rows, …)."""
+        return torch.cat(self._sums) / self.count
 
 
-def stack_of(stream: Iterable[Piece], device: torch.device) -> Tensor:
-    """Every sample's values: shape (samples, rows, …)."""
-    groups: list[list[Tensor]] = []
-    for index, values in stream:
-        if index == 0:
-            groups.append([])
-        groups[-1].append(values.to(device))
-    return torch.cat([torch.cat(group, dim=1) for group in groups])
+class Mixture:
+    """Mean and variances of a regression, in float64 and shifted by the first sample.
+
+    Args:
+        device: Where the sums are.
+        noise_variance: The noise of a network that returns a mean only.
+    """
+
+    def __init__(self, device: torch.device, noise_variance: float | None = None) -> None:
+        self.device = device
+        self.count = 0
+        self._noise_variance = noise_variance
+        self._dtype = torch.float32
+        self._shifts: list[Tensor] = []
+        self._sums: list[Tensor] = []
+
+    def add(self, index: int, values: Tensor) -> None:
+        """Take the moments of k samples on batch `index`."""
+        self._dtype = values.dtype
+        self.count += len(values) if index == 0 else 0
+        mean, noise = _split(values.to(self.device, torch.float64), self._noise_variance)
+        if index == len(self._shifts):
+            self._shifts.append(mean[0].clone())
+            self._sums.append(torch.zeros(3, *mean[0].shape).to(mean))
+        away = mean - self._shifts[index]  # against cancellation
+        self._sums[index] += torch.stack([away.sum(0), away.square().sum(0), noise.sum(0)])
+
+    def result(self) -> RegressionPrediction:
+        """The mixture over samples."""
+        first, second, noise = torch.cat(self._sums, dim=1) / self.count
+        spread = (second - first.square()).clamp_min(0)
+        mean = torch.cat(self._shifts) + first
+        return RegressionPrediction(*(part.to(self._dtype) for part in (mean, noise, spread)))
+
+
+def mean_of(stream: Iterable[Piece], device: torch.device) -> Tensor:
+    """Mean over samples."""
+    total = Mean(device)
+    for piece in stream:
+        total.add(piece.index, piece.values)
+    return total.result()
 
 
 def mixture_of(
     stream: Iterable[Piece], device: torch.device, noise_variance: float | None
 ) -> RegressionPrediction:
-    """Mean and both variances, in float64 and shifted by the first sample against cancellation."""
-    shifts: list[Tensor] = []
-    sums: list[Tensor] = []
-    count = 0
-    dtype = torch.float32
-    for index, values in stream:
-        dtype = values.dtype
-        count += len(values) if index == 0 else 0
-        mean, noise = _split(values.to(device, torch.float64), noise_variance)
-        if index == len(shifts):
-            shifts.append(mean[0].clone())
-            sums.append(torch.zeros(3, *mean[0].shape, dtype=torch.float64, device=device))
-        away = mean - shifts[index]
-        sums[index] += torch.stack([away.sum(0), away.square().sum(0), noise.sum(0)])
-    first, second, noise = torch.cat(sums, dim=1) / count
-    spread = (second - first.square()).clamp_min(0)
-    return RegressionPrediction(
-        (torch.cat(shifts) + first).to(dtype), noise.to(dtype), spread.to(dtype)
-    )
+    """Mean and both variances."""
+    total = Mixture(device, noise_variance)
+    for piece in stream:
+        total.add(piece.index, piece.values)
+    return total.result()
+
+
+def stack_of(stream: Iterable[Piece], device: torch.device) -> Tensor:
+    """Every sample's values: shape (samples, rows, …)."""
+    groups: list[list[Tensor]] = []
+    for piece in stream:
+        if piece.index == 0:
+            groups.append([])
+        groups[-1].append(piece.values.to(device))
+    return torch.cat([torch.cat(group, dim=1) for group in groups])
 
 
 def _split(values: Tensor, noise_variance: float | None) -> tuple[Tensor, Tensor]:

@@ -51,9 +51,9 @@ class Reader:
             )
 
     def loads(self, samples: Iterable[Sample]) -> Iterator[Load]:
-        """For each whole sample, a function that fills a model with it."""
+        """Each whole sample with a function that fills a model with it."""
         for sample in self.whole(samples):
-            yield partial(self.fill, sample=sample)
+            yield sample, partial(self.fill, sample=sample)
 
     def fill(self, work: Workspace, sample: Sample) -> None:
         """Copy a sample into a model, one tensor at a time; a backbone that it holds stays."""
