@@ -21,6 +21,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 # Rows of a float32 softmax over 1000 classes sum to 1 within about 1e-6; logits miss by far more.
 # Coarser dtypes are allowed their own rounding (bfloat16: 0.008).
 ROW_SUM_TOLERANCE = 1e-4
+WIDTH_BINS, MASS_BINS = 15, 10
 
 
 def probabilities(name: str, value: Array, *, axes: tuple[str, ...]) -> Floats:
@@ -43,6 +44,16 @@ def probabilities_and_labels(probs: Array, targets: Array) -> tuple[Floats, Inte
     """Return checked `(n, classes)` probabilities and their `(n,)` class indices."""
     checked = probabilities("probs", probs, axes=("n", "classes"))
     return checked, _labels(targets, *checked.shape)
+
+
+def equal_width_bins(confidence: Floats, bins: int | None = None) -> Integers:
+    """The bin of each confidence: bin k of `bins` (15) holds those in (k/bins, (k+1)/bins].
+
+    >>> equal_width_bins(np.array([0.5, 0.51, 1.0]), 2).tolist()
+    [0, 1, 1]
+    """
+    count = WIDTH_BINS if bins is None else bins
+    return np.searchsorted(np.arange(1, count) / count, confidence, side="left")
 
 
 def scores(name: str, value: Array) -> Floats:

@@ -28,9 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc._metric_inputs import (
+    MASS_BINS,
     Array,
     Floats,
     Integers,
+    equal_width_bins,
     probabilities,
     probabilities_and_labels,
     same_shape,
@@ -130,12 +132,10 @@ def ece(probs: Array, targets: Array, bins: int | None = None, binning: Binning 
     0.30000000000000004
     """
     check_choice("binning", binning, ("width", "mass"))
-    default = 15 if binning == "width" else 10
-    count = default if bins is None else check_count("bins", bins)
+    count = MASS_BINS if bins is None else check_count("bins", bins)
     confidence, correct = _confidence(probs, targets)
     if binning == "width":
-        inner_edges = np.arange(1, count) / count
-        index = np.searchsorted(inner_edges, confidence, side="left")
+        index = equal_width_bins(confidence, bins)
     else:
         confidence, correct = _sorted_with_shared_ties(confidence, correct)
         cuts = [k * len(correct) // count for k in range(1, count)]

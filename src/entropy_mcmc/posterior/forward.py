@@ -140,8 +140,8 @@ def _side_by_side(
     work: Workspace, loads: Iterator[Load], batches: Batches, transform: Output
 ) -> Iterator[Piece]:
     size = max(1, min(_GROUP, _GROUP_NUMEL // max(work.layout.size, 1)))
-    while group := list(islice(loads, size)):
-        run = _together(work.model, _stack([_state(work, fill) for _, fill in group]), transform)
+    while group := [(sample, _state(work, fill)) for sample, fill in islice(loads, size)]:
+        run = _together(work.model, _stack([state for _, state in group]), transform)
         samples = tuple(sample for sample, _ in group)
         for index, inputs in enumerate(batches):
             yield Piece(samples, index, run(inputs))

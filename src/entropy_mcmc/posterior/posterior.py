@@ -322,18 +322,18 @@ class Posterior:
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """A sample as a state dict, for `load_state_dict` of the unwrapped model."""
-        (sample,) = self._reader.whole([self.samples[index]])
-        return self._reader.state_dict(self.model, sample)
+        (state,) = self._reader.state_dicts(self.model, [self.samples[index]])
+        return state
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        for sample in self._reader.whole(self.samples) if len(self) else ():
-            yield self._reader.state_dict(self.model, sample)
+        if samples := self.samples:
+            yield from self._reader.state_dicts(self.model, samples)
 
     def load(self, index: int, model: nn.Module | None = None) -> nn.Module:
         """Copy a sample into a model for good (default: the posterior's own) and return it."""
         model = self.model if model is None else model
-        (sample,) = self._reader.whole([self.samples[index]])
-        self._reader.fill(Workspace(model), sample)
+        for sample, tensors in self._reader.opened([self.samples[index]]):
+            self._reader.fill(Workspace(model), sample, tensors)
         return model
 
     def verify(self) -> int:
@@ -342,7 +342,7 @@ class Posterior:
         Raises:
             DamagedFileError: A file is not what was written (with `skip_damaged`, a warning).
         """
-        return sum(1 for _ in self._reader.whole(self.samples, again=True)) if len(self) else 0
+        return sum(1 for _ in self._reader.whole(self.samples)) if len(self) else 0
 
     def _pieces(
         self, x: Any, roles: str, batch_size: int, vectorize: bool | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from torch import Tensor, nn
 
@@ -12,8 +13,10 @@ from entropy_mcmc.errors import DamagedFileError, StateError
 from entropy_mcmc.posterior.forward import Load
 from entropy_mcmc.posterior.manifest import Sample
 from entropy_mcmc.posterior.private_copy import Workspace
-from entropy_mcmc.posterior.store import Store
+from entropy_mcmc.posterior.store import Store, Tensors
 from entropy_mcmc.posterior.tensors import check_match, layout, place, reshard
+
+T = TypeVar("T")
 
 
 class Reader:
@@ -23,54 +26,67 @@ class Reader:
         self._store = store
         self._skip_damaged = skip_damaged
 
-    def whole(self, samples: Iterable[Sample], *, again: bool = False) -> Iterator[Sample]:
-        """Checked samples; those that the writer dropped meanwhile are passed over."""
+    def whole(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Samples whose files are checked again, all of them."""
+        for sample, _ in self._each(samples, lambda s: self._store.check(s, again=True)):
+            yield sample
+
+    def opened(self, samples: Iterable[Sample]) -> Iterator[tuple[Sample, Tensors]]:
+        """Checked samples with their tensors, which can be read until the next one is asked for."""
+        for sample, (files, tensors) in self._each(samples, self._store.open):
+            with files:
+                yield sample, tensors
+
+    def _each(
+        self, samples: Iterable[Sample], action: Callable[[Sample], T]
+    ) -> Iterator[tuple[Sample, T]]:
+        """What an action makes of each sample; those that the writer dropped are passed over."""
         damaged: list[DamagedFileError] = []
-        found = 0
+        count = 0
         for sample in samples:
             try:
-                current = self._store.current(sample, again=again)
+                current = self._store.current(sample, action)
             except DamagedFileError as error:
                 if not self._skip_damaged:
                     raise
                 damaged.append(error)
                 continue
             if current is not None:
-                found += 1
+                count += 1
                 yield current
-        if damaged and not found:
+        if damaged and not count:
             raise damaged[0]
-        if not found:
+        if not count:
             raise StateError("the writer replaced every sample during this call; call again")
         if damaged:
             names = "; ".join(str(error).split("; ")[0] for error in damaged)
-            total = found + len(damaged)
+            total = count + len(damaged)
             # The caller of a Posterior method is some generators away: no level is exact.
             warnings.warn(
                 f"left out {len(damaged)} of {total} samples: {names}", RuntimeWarning, stacklevel=2
             )
 
     def loads(self, samples: Iterable[Sample]) -> Iterator[Load]:
-        """Each whole sample with a function that fills a model with it."""
-        for sample in self.whole(samples):
-            yield sample, partial(self.fill, sample=sample)
+        """Each sample with a function that fills a model with it, until the next is asked for."""
+        for sample, tensors in self.opened(samples):
+            yield sample, partial(self.fill, sample=sample, tensors=tensors)
 
-    def fill(self, work: Workspace, sample: Sample) -> None:
+    def fill(self, work: Workspace, sample: Sample, tensors: Tensors) -> None:
         """Copy a sample into a model, one tensor at a time; a backbone that it holds stays."""
         reshard(work.model)  # a gathered copy would keep the sample before
-        with self._store.read(sample) as opened:
-            found = work.layout
-            shapes = {name: tensor.shape for name, tensor in opened.items()}
-            check_match(found, shapes, sample.file.name)
-            held, work.shared = work.shared, None
-            for name, slot in found.stored.items():
-                if held is None or opened[name].file != held:
-                    place(slot, opened[name].read())
-            work.shared = sample.shared
+        slots = work.layout
+        check_match(slots, {name: t.shape for name, t in tensors.items()}, sample.file.name)
+        held, work.shared = work.shared, None
+        for name, slot in slots.stored.items():
+            if held is None or tensors[name].file != held:
+                place(slot, tensors[name].read())
+        work.shared = sample.shared
 
-    def state_dict(self, model: nn.Module, sample: Sample) -> dict[str, Tensor]:
-        """A sample as a state dict of the unwrapped model, with every name of tied tensors."""
-        with self._store.read(sample) as opened:
-            state = {name: tensor.read().clone() for name, tensor in opened.items()}
+    def state_dicts(
+        self, model: nn.Module, samples: Iterable[Sample]
+    ) -> Iterator[dict[str, Tensor]]:
+        """Samples as state dicts of the unwrapped model, with every name of tied tensors."""
         aliases = layout(model).aliases
-        return state | {alias: state[name] for alias, name in aliases.items() if name in state}
+        for _, tensors in self.opened(samples):
+            state = {name: tensor.read().clone() for name, tensor in tensors.items()}
+            yield state | {alias: state[name] for alias, name in aliases.items() if name in state}

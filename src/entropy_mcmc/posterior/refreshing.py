@@ -40,8 +40,8 @@ def refreshed(
 def _refreshed_in(
     work: Workspace, reader: Reader, samples: Sequence[Sample], loader: Iterable[Any]
 ) -> Iterator[Refreshed]:
-    for sample in reader.whole(samples):
-        reader.fill(work, sample)
+    for sample, tensors in reader.opened(samples):
+        reader.fill(work, sample, tensors)
         refresh_with(work.call, work.model, loader)
         yield sample, norm_buffers(work)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -42,6 +42,7 @@ from entropy_mcmc.posterior.manifest_reader import read_manifest
 
 FOLDER = "samples"
 _NEW = ".samples-new-"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class OpenTensor:
         """Its values."""
         tensor: Tensor = self.handle.get_tensor(self.name)
         return tensor
+
+
+Tensors = dict[str, OpenTensor]
 
 
 class Store:
@@ -137,30 +141,43 @@ class Store:
             (self.folder / name).unlink(missing_ok=True)
 
     @contextmanager
-    def read(self, sample: Sample) -> Iterator[dict[str, OpenTensor]]:
-        """Yield the tensors, not yet read, of a sample that `current` has checked."""
+    def read(self, sample: Sample) -> Iterator[Tensors]:
+        """Yield the tensors, not yet read, of a sample that the writer cannot drop meanwhile."""
         with ExitStack() as stack:
-            opened: dict[str, OpenTensor] = {}
-            for file in _files(sample):
-                handle = stack.enter_context(_open_tensors(self.folder / file.name))
-                names: list[str] = handle.keys()
-                opened.update({name: OpenTensor(name, file, handle) for name in names})
-            yield opened
+            yield self._open(sample, stack)
 
-    def current(self, sample: Sample, *, again: bool = False) -> Sample | None:
-        """The sample as it is stored now, checked; None when the writer has dropped it."""
+    def open(self, sample: Sample) -> tuple[ExitStack, Tensors]:
+        """Check a sample and open its files, which then stay readable whatever the writer does."""
+        self.check(sample)
+        with ExitStack() as stack:
+            tensors = self._open(sample, stack)
+            return stack.pop_all(), tensors
+
+    def _open(self, sample: Sample, stack: ExitStack) -> Tensors:
+        opened: Tensors = {}
+        for file in _files(sample):
+            handle = stack.enter_context(_open_tensors(self.folder / file.name))
+            names: list[str] = handle.keys()
+            opened.update({name: OpenTensor(name, file, handle) for name in names})
+        return opened
+
+    def current(self, sample: Sample, action: Callable[[Sample], T]) -> tuple[Sample, T] | None:
+        """The sample as it is stored now, and what `action` makes of it.
+
+        An action that finds files missing or changed is repeated if the writer has replaced the
+        sample meanwhile; None when the writer has dropped it.
+        """
         while True:
             try:
-                self.check(sample, again=again)
-                return sample
+                return sample, action(sample)
             except DamagedFileError:
                 self._reload(force=True)
-                found = {s.key: s for s in self._manifest.samples}.get(sample.key)
-                if found == sample:
+                entry = {s.key: s for s in self._manifest.samples}.get(sample.key)
+                if entry == sample:
                     raise
-                if found is None:
+                if entry is None:
                     return None
-                sample = found
+                sample = entry
 
     def check(self, sample: Sample, *, again: bool = False) -> None:
         """Raise `DamagedFileError` unless the sample's files are what was written."""
@@ -237,7 +254,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 def _open_tensors(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt", device="cpu")
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: the file is gone
         raise _damaged(path, f"is not a readable safetensors file ({error})") from error
 
 
