@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from entropy_mcmc import data as data_sets
 from entropy_mcmc import models
 from entropy_mcmc.data import Dataset
+from entropy_mcmc.evaluation.sets import SHUFFLED, shuffled
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run.evaluate import SHUFFLED, shuffled
 
 
 def images(

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import (  # type: ignore[attr-defined]
     ActionConfigFile,
@@ -25,6 +25,9 @@ from entropy_mcmc.run.trust import (
     given_by_user,
     trust_of,
 )
+
+if TYPE_CHECKING:
+    from entropy_mcmc.run.engine import Run
 
 # Commands with a parser of their own: the module whose `main(argv) -> int` runs them.
 FOREIGN = {
@@ -233,8 +236,7 @@ def _sample_command(arguments: list[str]) -> None:
         accept(config, trust, received[-1])
     from entropy_mcmc.run import commands
 
-    commands.sample_command(config, more, override)
-    _write_page(config)
+    _write_page(config, commands.sample_command(config, more, override))
 
 
 def _read_command(arguments: list[str]) -> None:
@@ -265,7 +267,7 @@ def _parsed(arguments: list[str]) -> dict[str, Any]:
     return options
 
 
-def _write_page(config: RunConfig) -> None:
+def _write_page(config: RunConfig, loaded: Run | None) -> None:
     """The run's page; that it cannot be made is said, and does not spoil the run."""
     from entropy_mcmc.posterior import ranks
     from entropy_mcmc.report.command import write_report
@@ -274,6 +276,6 @@ def _write_page(config: RunConfig) -> None:
         return
     try:
         trust = given_by_user(config, silent=True)
-        print(f"report: {write_report([config.folder], trust=trust)}")
+        print(f"report: {write_report([config.folder], trust=trust, loaded=loaded)}")
     except EntropyMCMCError as error:
         print(f"emcmc: the run is done, but its page is not: {error}", file=sys.stderr)

@@ -245,6 +245,24 @@ def test_a_reader_survives_eviction_in_the_middle_of_a_pass(tmp_path):
     assert len(list(states)) == 2
 
 
+@pytest.mark.parametrize("use", [list, lambda reader: reader.predict_proba(torch.ones(1, 2))])
+def test_a_reader_survives_a_sample_dropped_between_check_and_open(tmp_path, monkeypatch, use):
+    writer, _, sampler = filled(tmp_path / "a", steps=2, keep_last=4)
+    reader = Posterior.open(tmp_path / "a", nn.Linear(2, 3))
+    check, checked = reader._store.check, []
+
+    def and_drop(sample, **options):
+        check(sample, **options)
+        if not checked:
+            sampler.advance()
+            writer.collect(sampler)  # drops both samples of step 1
+        checked.append(sample.step)
+
+    monkeypatch.setattr(reader._store, "check", and_drop)
+    use(reader)
+    assert checked[:3] == [1, 2, 2]
+
+
 def test_the_lock_does_not_outlive_a_killed_writer_with_forked_children(tmp_path):
     model = nn.Linear(2, 3)
     ready, hold = os.pipe(), os.pipe()

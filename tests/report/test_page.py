@@ -172,7 +172,7 @@ def test_strange_inputs_are_those_of_the_evaluation(runs):
 
     run = collect(runs["emcmc"])
     expected = run.evaluation("ood:shuffled")["auroc"]
-    assert detection(run)["shuffled"] == pytest.approx(expected, abs=1e-4)
+    assert detection(run)["shuffled"]["auroc"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_fewer_rows_are_said(runs):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from entropy_mcmc import metrics
+from entropy_mcmc.evaluation import calibration_bins
 from entropy_mcmc.report.figures.quality import wilson
-from entropy_mcmc.report.scores import calibration_bins, coverages, gap, roc
+from entropy_mcmc.report.scores import coverages, gap, roc
 
 RNG = np.random.default_rng(5)
 

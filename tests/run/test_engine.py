@@ -13,12 +13,13 @@ from torch import nn
 import entropy_mcmc
 from entropy_mcmc import metrics, samplers, schedules
 from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.evaluation.sets import shuffled
 from entropy_mcmc.run import sample
 from entropy_mcmc.run.chain import STRIDE
 from entropy_mcmc.run.config import METHODS, RunConfig, differences, from_dict, to_dict, with_parts
 from entropy_mcmc.run.devices import check_precision
 from entropy_mcmc.run.engine import run
-from entropy_mcmc.run.evaluate import evaluate, shuffled, table
+from entropy_mcmc.run.evaluate import evaluate, table
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.methods import METHODS as TABLE

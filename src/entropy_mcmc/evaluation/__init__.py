@@ -4,6 +4,7 @@ from entropy_mcmc.evaluation.predictions import (
     KeptSamples,
     Predictions,
     SetPredictions,
+    average_over_samples,
     predict_set,
 )
 from entropy_mcmc.evaluation.scores import calibration_bins, detection_scores, prediction_scores
@@ -14,6 +15,7 @@ __all__ = [
     "KeptSamples",
     "Predictions",
     "SetPredictions",
+    "average_over_samples",
     "calibration_bins",
     "detection_scores",
     "evaluation_sets",

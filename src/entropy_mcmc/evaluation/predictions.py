@@ -55,11 +55,17 @@ class SetPredictions:
             raise StateError("the predictions of these rows were not kept; predict them again")
         return self.each[:, places]
 
-    def average_at_rows(self, role: str = BOTH) -> Tensor:
-        """The average for the kept rows, of probabilities or means."""
+    def probabilities(self, role: str = BOTH) -> Tensor:
+        """The averaged class probabilities: (rows, classes)."""
         average = self.averages[role]
-        assert isinstance(average, Tensor)
-        return average[self.rows] if self.complete else average
+        if not isinstance(average, Tensor):
+            raise StateError("a regression has no class probabilities; use averages")
+        return average
+
+    def probabilities_at_rows(self, role: str = BOTH) -> Tensor:
+        """The same for the kept rows only."""
+        probs = self.probabilities(role)
+        return probs[self.rows] if self.complete else probs
 
 
 class Predictions:
@@ -67,7 +73,7 @@ class Predictions:
 
     Args:
         posterior: The samples.
-        sets: How to get each set; called at most twice (for its rows, and for the whole).
+        sets: How to get each set.
     """
 
     def __init__(
@@ -75,59 +81,68 @@ class Predictions:
     ) -> None:
         self.posterior = posterior
         self._sets = dict(sets)
+        self._found: dict[str, EvaluationSet] = {}
         self._made: dict[str, SetPredictions] = {}
+        self._targets: dict[str, Tensor] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The sets that can be predicted."""
         return tuple(self._sets)
 
+    def targets(self, name: str) -> Tensor:
+        """Targets of the complete set."""
+        if name not in self._targets:
+            self._targets[name] = self._set(name).targets()
+        return self._targets[name]
+
+    def _set(self, name: str) -> EvaluationSet:
+        if name not in self._found:
+            self._found[name] = self._sets[name]()
+        return self._found[name]
+
     def whole(self, name: str) -> SetPredictions:
         """Predictions on the complete set."""
         if name not in self._made or not self._made[name].complete:
-            chosen = self._sets[name]()
-            rows = chosen.rows if chosen.single else None
-            self._made[name] = predict_set(self.posterior, chosen.inputs, rows)
+            self._made[name] = predict_set(self.posterior, self._set(name))
         return self._made[name]
 
     def some(self, name: str) -> SetPredictions:
         """Predictions on the kept rows: of the complete set where it has been predicted."""
         if name not in self._made:
-            chosen = self._sets[name]()
-            inputs = chosen.kept_inputs()
-            made = predict_set(
-                self.posterior, inputs, torch.arange(len(chosen.rows)) if chosen.single else None
-            )
-            self._made[name] = SetPredictions(
-                made.samples, made.averages, chosen.rows, made.each, complete=False
-            )
+            self._made[name] = predict_set(self.posterior, self._set(name), complete=False)
         return self._made[name]
 
 
-def predict_set(posterior: Posterior, inputs: Any, rows: Tensor | None = None) -> SetPredictions:
-    """One pass of every sample over the inputs.
+def predict_set(
+    posterior: Posterior, data: EvaluationSet, *, complete: bool = True
+) -> SetPredictions:
+    """One pass of every sample over a set, or over the rows of it that are kept.
 
     Args:
         posterior: The samples.
-        inputs: What `Posterior.predict_proba` takes.
-        rows: Rows whose single predictions shall be kept, ascending.
+        data: The set.
+        complete: Whether all rows shall be predicted, or only those that are kept.
     """
+    inputs = data.inputs() if complete else data.kept_inputs()
+    kept = _Kept(data.rows if complete else torch.arange(len(data.rows))) if data.single else None
     averages = _Averages(posterior)
-    kept = None if rows is None else _Kept(rows)
     samples: list[Sample] = []
     for piece in posterior.stream_predictions(inputs):
         samples += piece.samples if piece.index == 0 else ()
         averages.add(piece)
         if kept is not None:
             kept.add(piece)
+    each = None if kept is None else kept.result()
+    rows = data.rows if each is None else data.rows[: each.shape[1]]  # a stream may be shorter
+    return SetPredictions(tuple(samples), averages.result(), rows, each, complete)
+
+
+def average_over_samples(posterior: Posterior, inputs: Any) -> Average:
+    """The predictive average for inputs of which nothing else is kept."""
     none = torch.empty(0, dtype=torch.int64)
-    return SetPredictions(
-        tuple(samples),
-        averages.result(),
-        none if rows is None else rows,
-        None if kept is None else kept.result(),
-        complete=True,
-    )
+    data = EvaluationSet(lambda: inputs, none, lambda: inputs, lambda: none, single=False)
+    return predict_set(posterior, data).averages[BOTH]
 
 
 class _Averages:

@@ -30,14 +30,14 @@ class EvaluationSet:
     """A data set to predict.
 
     Attributes:
-        inputs: All inputs, as the network takes them: a tensor or a loader.
+        inputs: Gives all inputs, as the network takes them: a tensor or a loader.
         rows: Numbers of the rows whose predictions are kept, ascending.
         kept_inputs: Gives the inputs of these rows.
         targets: Gives the targets of all rows.
         single: Whether the predictions of single samples are wanted for the kept rows.
     """
 
-    inputs: Any
+    inputs: Callable[[], Any]
     rows: Tensor
     kept_inputs: Callable[[], Any]
     targets: Callable[[], Tensor]
@@ -149,7 +149,10 @@ def _of_dataset(test: Dataset, limit: int, prepare: Prepare) -> EvaluationSet:
     total = len(test.targets)
     rows = torch.unique(torch.cat([shown_rows(total, limit), compared_rows(total)]))
     return EvaluationSet(
-        prepare(test.inputs), rows, lambda: prepare(test.inputs[rows]), lambda: test.targets
+        lambda: prepare(test.inputs),
+        rows,
+        lambda: prepare(test.inputs[rows]),
+        lambda: test.targets,
     )
 
 
@@ -160,14 +163,18 @@ def _of_ood(
     rows = shown_rows(len(inputs), limit)
     none = torch.empty(0)
     return EvaluationSet(
-        prepare(inputs), rows, lambda: prepare(inputs[rows]), lambda: none, single=False
+        lambda: prepare(inputs),
+        rows,
+        lambda: prepare(inputs[rows]),
+        lambda: none,
+        single=False,
     )
 
 
 def _of_batches(batches: Any, limit: int, prepare: Prepare) -> EvaluationSet:
     """What a stream gives is what the network sees, in the precision of the run."""
     return EvaluationSet(
-        batches,
+        lambda: batches,
         torch.arange(limit),
         lambda: prepare(first_rows(batches, limit)[0]),
         lambda: torch.cat([torch.as_tensor(batch[1]) for batch in batches]),

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import EntropyMCMCError, UntrustedError
+from entropy_mcmc.evaluation.sets import ROWS
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
 from entropy_mcmc.posterior.manifest import STRIDE, Sample
 from entropy_mcmc.posterior.manifest_reader import read_manifest
-from entropy_mcmc.report.predictions import ROWS, Predicted, predict
+from entropy_mcmc.report.predictions import Predicted, predict
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.config_file import NAME as CONFIG
-from entropy_mcmc.run.evaluate import BASELINE
+from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.load import BASELINE, load_run
 from entropy_mcmc.run.trust import NOTHING, Trust
 
 FLATNESS = "flatness"
@@ -96,15 +97,23 @@ def collect(
     limit: int = ROWS,
     device: str = "cpu",
     trust: Trust = NOTHING,
+    loaded: Run | None = None,
 ) -> RunData:
-    """Read a run folder; only `config.yaml` must be there, all else is shown if it is."""
+    """Read a run folder; only `config.yaml` must be there, all else is shown if it is.
+
+    `loaded` is the run with its predictions, where it is there already.
+    """
     folder = Path(folder)
     record = folders.read_existing(folder)
     journal = Journal(folder)
     events = journal.events()
-    predicted, why = _predicted(folder, limit, device, trust)
+    loaded, predicted, why = _predicted(folder, limit, device, trust, loaded)
     inner = folder / BASELINE
-    has_baseline = (inner / CONFIG).exists()
+    baseline = None
+    if (inner / CONFIG).exists():
+        beside = None if loaded is None else loaded.baseline
+        options = {"limit": limit, "device": device, "trust": trust}
+        baseline = collect(inner, "baseline", loaded=beside, **options)  # type: ignore[arg-type]
     return RunData(
         name=name or folder.resolve().name,
         folder=folder,
@@ -116,19 +125,21 @@ def collect(
         flatness=read_flatness(Path(flatness) if flatness else folder / FLATNESS),
         predicted=predicted,
         why=why,
-        baseline=collect(inner, "baseline", limit=limit, device=device, trust=trust)
-        if has_baseline
-        else None,
+        baseline=baseline,
     )
 
 
-def _predicted(folder: Path, limit: int, device: str, trust: Trust) -> tuple[Predicted | None, str]:
+def _predicted(
+    folder: Path, limit: int, device: str, trust: Trust, run: Run | None
+) -> tuple[Run | None, Predicted | None, str]:
+    """The run, its predictions, and why there are none."""
     try:
-        return predict(load_run(folder, device, trust), limit), ""
+        run = run or load_run(folder, device, trust)
+        return run, predict(run, limit), ""
     except UntrustedError:
         raise
     except EntropyMCMCError as error:
-        return None, str(error)
+        return run, None, str(error)
 
 
 def _samples(folder: Path) -> tuple[Sample, ...]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.run.trust import NOTHING, Trust, add_trust_options, trust_of
 
+if TYPE_CHECKING:
+    from entropy_mcmc.run.engine import Run
+
 NAME = "report.html"
-ROWS = 2000
+ROWS = 2000  # as in `evaluation.sets`, which imports torch
 LARGEST = 10_000_000
 
 
@@ -53,6 +57,7 @@ def write_report(
     rows: int = ROWS,
     device: str = "cpu",
     trust: Trust = NOTHING,
+    loaded: Run | None = None,
 ) -> Path:
     """Write the page of one run, or the comparison of several, and return its path.
 
@@ -63,6 +68,7 @@ def write_report(
         rows: Test rows to predict at most.
         device: Where to predict.
         trust: Functions of other modules that the runs may name.
+        loaded: The first run, where it is loaded already: its predictions are not made again.
     """
     from entropy_mcmc.posterior.files import atomic
     from entropy_mcmc.report.collect import collect
@@ -75,7 +81,13 @@ def write_report(
         raise ConfigError(f"runs must be different folders, got {', '.join(map(str, folders))}")
     found = [
         collect(
-            folder, name, flatness=None if i else flatness, limit=rows, device=device, trust=trust
+            folder,
+            name,
+            flatness=None if i else flatness,
+            limit=rows,
+            device=device,
+            trust=trust,
+            loaded=None if i else loaded,
         )
         for i, (folder, name) in enumerate(zip(folders, names(folders), strict=True))
     ]

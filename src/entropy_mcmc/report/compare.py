@@ -161,7 +161,7 @@ def detectors(runs: Sequence[RunData]) -> list[Figure]:
         if not isinstance(run.predicted, Classified):
             continue
         known = metrics.predictive_entropy(run.predicted.average())
-        for name, probs in run.predicted.strange.items():
+        for name, probs in run.predicted.ood.items():
             other = metrics.predictive_entropy(probs)
             curves.setdefault(name, []).append((run.name, known, other, i, i, i))
     return [

@@ -10,26 +10,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import EntropyMCMCError, StateError
-from entropy_mcmc.run.devices import DOUBLE
+from entropy_mcmc.evaluation import Predictions
+from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, first_rows, shown_rows
 from entropy_mcmc.run.engine import Run
-from entropy_mcmc.run.evaluate import SHUFFLED, other_inputs, shuffled
-from entropy_mcmc.run.predict import prepare
+from entropy_mcmc.run.evaluate import kept_rows, predictions_of
 
-ROWS = 2000
-NUMBERS = 40_000_000  # of all samples' probabilities together: 160 MB
-SEED = 0
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The test rows that are shown: inputs for the network, targets, and raw images if any.
+    """The test rows that are shown: their numbers in the set, targets, and raw images if any.
 
     `total` is how many the test set has; None for a stream that goes on.
     """
 
-    inputs: Tensor
+    numbers: Tensor
     targets: npt.NDArray[Any]
     raw: Tensor
     total: int | None
@@ -45,7 +43,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Classified:
-    """Probabilities of each sample (samples, rows, classes), and of strange inputs (rows, classes).
+    """Probabilities of each sample (samples, rows, classes), and of OOD inputs (rows, classes).
 
     `notes` say what was asked for and could not be shown.
     """
@@ -53,7 +51,7 @@ class Classified:
     each: npt.NDArray[np.float32]
     roles: tuple[str, ...]
     rows: Rows
-    strange: dict[str, Floats] = field(default_factory=dict)
+    ood: dict[str, Floats] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def average(self, role: str = "both") -> Floats:
@@ -103,12 +101,13 @@ def predict(run: Run, limit: int = ROWS) -> Predicted:
     if run.problem.test is None:
         raise StateError(f"{run.folder} was made without test data, so nothing can be predicted")
     rows = test_rows(run, limit)
-    values = run.posterior.sample_predictions(rows.inputs).cpu().numpy()
-    roles = run.posterior.roles
+    predictions = run.predictions if limit == ROWS else predictions_of(run, limit)
+    made = predictions.some(TEST)
+    values = made.at(rows.numbers).numpy()
+    roles = tuple(sample.role for sample in made.samples)
     if run.problem.likelihood == "classification":
-        images = rows.images is not None and hasattr(run.problem.test, "inputs")
-        strange, notes = _strange(run, rows, limit) if images else ({}, ())
-        return Classified(values.astype(np.float32), roles, rows, strange, notes)
+        ood, notes = _ood(predictions) if rows.images is not None else ({}, ())
+        return Classified(values.astype(np.float32), roles, rows, ood, notes)
     if values.ndim == 2:
         raise StateError(
             f"the network of {run.folder} returns a mean without a variance, so that it has no "
@@ -120,66 +119,28 @@ def predict(run: Run, limit: int = ROWS) -> Predicted:
 
 def test_rows(run: Run, limit: int) -> Rows:
     """The rows to look at; fewer where many samples and classes would not fit into memory."""
-    test = run.problem.test
-    most = max(100, NUMBERS // max(1, len(run.posterior)) // (_classes(run) or 1))
-    limit = min(limit, most)
-    if hasattr(test, "inputs") and hasattr(test, "targets"):
-        places = chosen(len(test.targets), limit)
-        raw, targets = test.inputs[places], test.targets[places]
-        return Rows(prepare(run, raw.numpy()), targets.numpy(), raw, len(test.targets))
-    return _rows_of_batches(run, test, limit)
+    test, limit = run.problem.test, kept_rows(run, limit)
+    if isinstance(test, Dataset):
+        numbers = shown_rows(len(test.targets), limit)
+        raw, targets = test.inputs[numbers], test.targets[numbers]
+        return Rows(numbers, targets.numpy(), raw, len(test.targets))
+    try:
+        raw, targets, total = first_rows(test, limit)
+    except StateError as error:
+        raise StateError(f"{run.folder}: {error}") from error
+    return Rows(torch.arange(len(targets)), targets.numpy(), raw, total)
 
 
-def _rows_of_batches(run: Run, batches: Any, limit: int) -> Rows:
-    inputs, targets, count = [], [], 0
-    for batch in batches:
-        if not isinstance(batch[0], Tensor):
-            raise StateError(f"{run.folder}: the test inputs are no plain tensors")
-        inputs.append(batch[0])
-        targets.append(torch.as_tensor(batch[1]))
-        count += len(batch[0])
-        if count > limit:  # the rest may be millions of files
-            break
-    raw, total = torch.cat(inputs)[:limit], count if count <= limit else None
-    # As `emcmc evaluate` does: what a stream gives is what the network sees.
-    double = run.record.config.compute.precision == DOUBLE and raw.is_floating_point()
-    seen = raw.double() if double else raw
-    return Rows(seen, torch.cat(targets)[:limit].numpy(), raw, total)
-
-
-def chosen(total: int, limit: int) -> Tensor:
-    """Numbers of the rows that are looked at, in order; the same for every run.
-
-    >>> chosen(3, 10).tolist()
-    [0, 1, 2]
-    """
-    if total <= limit:
-        return torch.arange(total)
-    places = np.random.default_rng(SEED).permutation(total)[:limit]
-    return torch.from_numpy(np.sort(places))
-
-
-def _classes(run: Run) -> int | None:
-    found = getattr(run.problem.train, "classes", None)
-    return found if isinstance(found, int) else None
-
-
-def _strange(run: Run, rows: Rows, limit: int) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    """Predictions on the run's out-of-distribution sets; a set that is not there is a note."""
-    wanted = run.record.config.data.ood
-    found, notes = {}, []
-    for name in [SHUFFLED] if wanted is None else wanted:
+def _ood(predictions: Predictions) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    """Predictions on the run's OOD sets; a set that is not there is a note."""
+    made, notes = {}, []
+    for name in (name for name in predictions.names if name.startswith(OOD)):
+        short = name.removeprefix(OOD)
         try:
-            raw = shuffled(rows.raw) if name == SHUFFLED else _other(run, name, limit)
-            found[name] = unit(run.posterior.predict_proba(prepare(run, raw.numpy())).numpy())
+            made[short] = unit(predictions.some(name).probabilities_at_rows().numpy())
         except EntropyMCMCError as error:
-            notes.append(f"The set {name} is not shown: {error}.")
-    return found, tuple(notes)
-
-
-def _other(run: Run, name: str, limit: int) -> Tensor:
-    inputs = other_inputs(name, run.record.config.data.folder, run.problem.test)
-    return inputs[chosen(len(inputs), limit)]
+            notes.append(f"The set {short} is not shown: {error}.")
+    return made, tuple(notes)
 
 
 def _to_bytes(images: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc import metrics
+from entropy_mcmc.evaluation.scores import regression_scores
 from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.predictions import Classified, Predicted, Regressed, unit
 
@@ -128,30 +129,10 @@ def _regress(predicted: Predicted, role: str, name: str) -> Member:
 
 def _regressed(name: str, networks: int, mean: Floats, variance: Floats, targets: Floats) -> Member:
     std = np.sqrt(variance)
-    scores = {
-        "rmse": metrics.rmse(mean, targets),
-        "nll": metrics.gaussian_nll(mean, variance, targets),
-        "coverage": metrics.coverage(mean, std, targets),
-    }
+    scores = regression_scores(mean, variance, targets)
     losses = 0.5 * (np.log(2 * np.pi * variance) + (targets - mean) ** 2 / variance)
     inside = (np.abs(targets - mean) <= 1.959963984540054 * std).astype(np.float64)
     return Member(name, networks, scores, inside, losses)
-
-
-def calibration_bins(probs: Floats, targets: npt.NDArray[np.int64], bins: int = 15) -> Floats:
-    """Per bin of equal width: mean confidence, accuracy, rows; empty bins are left out.
-
-    The bins are those of `metrics.ece`, so that Σ rows·|difference|/n is that number.
-    """
-    confidence = probs.max(axis=1)
-    correct = probs.argmax(axis=1) == targets
-    index = np.searchsorted(np.arange(1, bins) / bins, confidence, side="left")
-    rows = [
-        (confidence[index == k].mean(), correct[index == k].mean(), float((index == k).sum()))
-        for k in range(bins)
-        if (index == k).any()
-    ]
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
 def roc(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:

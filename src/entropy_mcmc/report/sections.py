@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from entropy_mcmc import metrics
+from entropy_mcmc.evaluation import detection_scores
+from entropy_mcmc.evaluation.sets import SHUFFLED
 from entropy_mcmc.report import findings
 from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures import quality, regression, strange
@@ -20,7 +22,6 @@ from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
 from entropy_mcmc.report.setup import setup_section
 from entropy_mcmc.report.verdict import sentences, verdict
 from entropy_mcmc.report.words import SHARES, arrow
-from entropy_mcmc.run.evaluate import SHUFFLED
 
 COLUMNS = ("accuracy", "nll", "ece", "brier", "misclassification_auroc", "rmse", "coverage")
 SHUFFLED_MEANS = " “Shuffled pixels” are the test images with all pixels rearranged."
@@ -86,9 +87,9 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
             beside = "" if other is None else f"one SGD network: {cell(name, other)}"
             shown.append((arrow(name), cell(name, found[0].scores[name]), beside))
     base = {} if run.baseline is None else detection(run.baseline)
-    for name, area in detection(run).items():
-        beside = f"one SGD network: {fixed(base[name])}" if name in base else ""
-        shown.append((f"{strange.strange_name(name)}, AUROC ↑", fixed(area), beside))
+    for name, scores in detection(run).items():
+        beside = f"one SGD network: {fixed(base[name]['auroc'])}" if name in base else ""
+        shown.append((f"{strange.strange_name(name)}, AUROC ↑", fixed(scores["auroc"]), beside))
     shown.append(("networks kept", str(len(run.samples)), ""))
     items = "".join(
         f"<div><dt>{safe(label)}</dt><dd>{safe(value)}<small>{safe(beside)}</small></dd></div>"
@@ -97,15 +98,12 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
     return Markup(f'<dl class="tiles">{items}</dl>')
 
 
-def detection(run: RunData) -> dict[str, float]:
-    """AUROC for each strange set."""
+def detection(run: RunData) -> dict[str, dict[str, float]]:
+    """Scores of detecting each OOD set by entropy."""
     if not isinstance(run.predicted, Classified):
         return {}
-    known = metrics.predictive_entropy(run.predicted.average())
-    return {
-        name: metrics.auroc(known, metrics.predictive_entropy(probs))
-        for name, probs in run.predicted.strange.items()
-    }
+    known = run.predicted.average()
+    return {name: detection_scores(known, probs) for name, probs in run.predicted.ood.items()}
 
 
 def learning_section(run: RunData) -> Section | None:
@@ -221,7 +219,7 @@ def strange_section(run: RunData) -> Section | None:
     if not isinstance(run.predicted, Classified):
         return None
     notes = [notice(words) for words in run.predicted.notes]
-    if not run.predicted.strange:
+    if not run.predicted.ood:
         return Section("strange", "Strange inputs", "", notes) if notes else None
     figures: list[Figure] = [strange.histogram_figure(run.predicted)]
     figures.append(strange.roc_figure(detectors(run)))
@@ -233,22 +231,16 @@ def strange_section(run: RunData) -> Section | None:
         "strange",
         "Strange inputs",
         "Inputs unlike the training data (out of distribution): a good model is unsure of them."
-        + (SHUFFLED_MEANS if SHUFFLED in run.predicted.strange else ""),
+        + (SHUFFLED_MEANS if SHUFFLED in run.predicted.ood else ""),
         [figures, Table("Recognising strange inputs by entropy", head, rows), *notes],
     )
 
 
 def _detection_rows(who: str, run: RunData) -> list[list[object]]:
-    if not isinstance(run.predicted, Classified):
-        return []
-    known = metrics.predictive_entropy(run.predicted.average())
-    rows: list[list[object]] = []
-    for name, probs in run.predicted.strange.items():
-        pair = known, metrics.predictive_entropy(probs)
-        scores = metrics.auroc(*pair), metrics.fpr95(*pair), metrics.aupr(*pair)
-        cells = [cell(n, v) for n, v in zip(("auroc", "fpr95", "aupr"), scores, strict=True)]
-        rows.append([strange.strange_name(name), who, *cells])
-    return rows
+    return [
+        [strange.strange_name(name), who, *(cell(n, scores[n]) for n in ("auroc", "fpr95", "aupr"))]
+        for name, scores in detection(run).items()
+    ]
 
 
 def detectors(run: RunData) -> list[strange.Detector]:
@@ -258,7 +250,7 @@ def detectors(run: RunData) -> list[strange.Detector]:
         if one is None or not isinstance(one.predicted, Classified):
             continue
         known = metrics.predictive_entropy(one.predicted.average())
-        for slot, (name, probs) in enumerate(one.predicted.strange.items(), 1):
+        for slot, (name, probs) in enumerate(one.predicted.ood.items(), 1):
             other = metrics.predictive_entropy(probs)
             label = f"{strange.strange_name(name)}{who}"
             found.append((label, known, other, None, slot, dash))

@@ -11,24 +11,27 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.engine import Run, run
-from entropy_mcmc.run.evaluate import BASELINE, evaluate, table
+from entropy_mcmc.run.evaluate import evaluate, table
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.load import BASELINE, load_run
 from entropy_mcmc.run.predict import predict_file
 from entropy_mcmc.run.trust import Trust, given_by_user
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
-def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -> None:
-    """Run or go on, then show how good it is, beside the baseline."""
+def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -> Run | None:
+    """Run or go on, then show how good it is, beside the baseline.
+
+    Returns:
+        The run, loaded, with the predictions that were made; None but on the main process.
+    """
     config = replace(config, run_dir=config.folder)
     done = run(config, more_cycles=more_cycles, override=override)
     if _wants_baseline(config):
         chains = done.record.config.chains
         run(baseline_config(replace(config, chains=chains)), override=override)
-    if done.is_main:
-        _report(done, given_by_user(config, silent=True))
+    return _report(done, given_by_user(config, silent=True)) if done.is_main else None
 
 
 def _wants_baseline(config: RunConfig) -> bool:
@@ -55,20 +58,22 @@ def baseline_config(config: RunConfig) -> RunConfig:
     )
 
 
-def _report(done: Run, trust: Trust) -> None:
+def _report(done: Run, trust: Trust) -> Run:
+    """Print how good the run is; its predictions stay with what is returned."""
     print(f"{len(done.posterior)} samples in {done.folder}")
-    found = load_run(done.folder, trust=trust)
-    _show_quality(found, trust)
+    found = load_run(done.folder, trust=trust, like=done)
+    _show_quality(found)
     print(diagnose_run(found))
+    return found
 
 
-def _show_quality(found: Run, trust: Trust) -> None:
+def _show_quality(found: Run) -> None:
     journal = Journal(found.folder)
     if found.problem.test is None:
         print("no test data were given, so nothing was measured")
         return
     if not journal.evaluations():
-        evaluate(found, trust=trust)
+        evaluate(found)
     print(table(journal.evaluations()))
     if any(event["set"] == "ood:shuffled" for event in journal.evaluations()):
         print("ood:shuffled = test images with all pixels rearranged; score: predictive entropy")
@@ -77,7 +82,7 @@ def _show_quality(found: Run, trust: Trust) -> None:
 def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: Trust) -> None:
     """Measure again, with corruptions, and print the table."""
     found = load_run(run, device, trust)
-    print(table(evaluate(found, corruption_types(corruptions), SEVERITIES, trust)))
+    print(table(evaluate(found, corruption_types(corruptions), SEVERITIES)))
 
 
 def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:

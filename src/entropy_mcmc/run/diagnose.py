@@ -29,6 +29,7 @@ from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.engine import Run
+from entropy_mcmc.run.evaluate import compared_samples
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.methods import gradients_per_step
 
@@ -61,9 +62,10 @@ def diagnosis_of(run: Run) -> Diagnosis | None:
     if len(run.posterior) < 2:
         return None
     followed = thermometers(run.folder)
+    samples, inputs = compared_samples(run) or (run.posterior, inputs_of(run))
     return diagnose(
-        run.posterior,
-        inputs_of(run),
+        samples,
+        inputs,
         thermometer=list(followed.values()),
         gradient_variance=_variance(run, _read(run, followed)),
         theta_temperature=theta_temperature(run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError, check_count
+from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
@@ -34,6 +36,7 @@ from entropy_mcmc.run.plan import Plan, cycle_steps
 from entropy_mcmc.run.problem import Problem, build_problem, fingerprint
 from entropy_mcmc.run.progress import require_tensorboard
 from entropy_mcmc.run.source import Prefetched, Source, refuse_complex
+from entropy_mcmc.run.trust import NOTHING, Trust
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,21 @@ class Run:
     problem: Problem
     posterior: Posterior
     is_main: bool = True
+    trust: Trust = NOTHING
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Predictions on the run's evaluation sets, each made once, when it is first asked for."""
+        from entropy_mcmc.run.evaluate import predictions_of
+
+        return predictions_of(self)
+
+    @cached_property
+    def baseline(self) -> Run | None:
+        """The SGD network beside the run, loaded once; None where there is none."""
+        from entropy_mcmc.run.load import load_baseline
+
+        return load_baseline(self)
 
 
 def run(

@@ -1,4 +1,4 @@
-"""How good is a run: metrics on the test set, on other data, and on corrupted data."""
+"""How good is a run: scores on the test set, on OOD sets, and on corrupted data."""
 
 from __future__ import annotations
 
@@ -6,37 +6,82 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from entropy_mcmc import data as data_sets
-from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run.config_file import NAME as CONFIG
+from entropy_mcmc.evaluation import (
+    KeptSamples,
+    Predictions,
+    average_over_samples,
+    detection_scores,
+    evaluation_sets,
+    prediction_scores,
+)
+from entropy_mcmc.evaluation.predictions import BOTH
+from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, compared_rows, has_ood, row_limit
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
-from entropy_mcmc.run.trust import NOTHING, Trust
 
-BASELINE = "baseline"
-SHUFFLED = "shuffled"
 Event = dict[str, Any]
 
 
+def predictions_of(run: Run, rows: int = ROWS) -> Predictions:
+    """Predictions on the run's test set and OOD sets, to be made; see `Run.predictions`.
+
+    Args:
+        run: The run.
+        rows: Test rows for which every sample's prediction is kept, at most.
+    """
+    config, problem = run.record.config.data, run.problem
+    sets = evaluation_sets(
+        problem.train,
+        problem.test,
+        prepare=lambda inputs: prepared(run, inputs),
+        limit=kept_rows(run, rows),
+        ood=config.ood,
+        folder=config.folder,
+    )
+    return Predictions(run.posterior, sets)
+
+
+def kept_rows(run: Run, rows: int) -> int:
+    """Test rows for which every sample's prediction is kept: fewer where they are large."""
+    classes = getattr(run.problem.train, "classes", None)
+    return row_limit(rows, len(run.posterior), classes if isinstance(classes, int) else None)
+
+
+def prepared(run: Run, inputs: Tensor) -> Tensor:
+    """Inputs as the network saw them: normalised by the training set's statistics."""
+    train, test = run.problem.train, run.problem.test
+    # What a stream gives is what the network sees.
+    both = isinstance(train, Dataset) and isinstance(test, Dataset)
+    ready = train.normalise(inputs) if both else inputs
+    double = run.record.config.compute.precision == DOUBLE and ready.is_floating_point()
+    return ready.double() if double else ready
+
+
+def compared_samples(run: Run) -> tuple[KeptSamples, Tensor] | None:
+    """Samples and row numbers on which a diagnosis compares them, whose predictions are kept.
+
+    So nothing is predicted twice. None where there is no test set in memory.
+    """
+    train, test = run.problem.train, run.problem.test
+    if not isinstance(train, Dataset) or not isinstance(test, Dataset):
+        return None
+    return KeptSamples(run.posterior, run.predictions.some(TEST)), compared_rows(len(test))
+
+
 def evaluate(
-    run: Run,
-    corruptions: Sequence[str] = (),
-    severities: Sequence[int] = (),
-    trust: Trust = NOTHING,
+    run: Run, corruptions: Sequence[str] = (), severities: Sequence[int] = ()
 ) -> list[Event]:
     """Measure a run and its baseline; keep the lines in `metrics.jsonl` unless the run goes on."""
     events = list(measure(run, run.record.config.method, corruptions, severities))
-    if (run.folder / BASELINE / CONFIG).exists():
-        baseline = load_run(run.folder / BASELINE, trust=trust)
-        events += measure(baseline, baseline.record.config.method, corruptions, severities)
+    if run.baseline is not None:
+        method = run.baseline.record.config.method
+        events += measure(run.baseline, method, corruptions, severities)
     if not Journal(run.folder).replace_evaluations(list(events)):
         print(
             f"{run.folder} is used by a run that goes on: these scores are of the samples so far, "
@@ -55,99 +100,34 @@ def measure(
         raise ConfigError(
             f"{run.folder} has no test data; let data return (train, test) to evaluate"
         )
-    inputs, targets = _test_arrays(run, test)
-    for roles in _roles(run.posterior):
-        name = who if roles == "both" else f"{who} {roles}"
-        count = sum(roles in ("both", role) for role in run.posterior.roles)
-        scores = _scores(run, inputs, targets, roles)
-        yield {"set": "test", "who": name, "samples": count, **scores}
-    if not isinstance(test, Dataset) or test.task != "classification" or test.inputs.dim() != 4:
-        return
-    yield from _out_of_distribution(run, who, test, inputs)
-    yield from _corrupted(run, who, test, corruptions, severities)
-
-
-def _roles(posterior: Posterior) -> list[str]:
-    return ["both", "theta", "guide"] if "guide" in posterior.roles else ["both"]
-
-
-def _test_arrays(run: Run, test: Any) -> tuple[Any, Tensor]:
-    if isinstance(test, Dataset):
-        return _prepared(run, test.inputs), test.targets
-    targets = [torch.as_tensor(batch[1]) for batch in test]
-    return test, torch.cat(targets)
-
-
-def _prepared(run: Run, inputs: Tensor) -> Tensor:
-    """Inputs as the network saw them: normalised by the training set's statistics."""
-    train = run.problem.train
-    ready = train.normalise(inputs) if isinstance(train, Dataset) else inputs
-    return ready.double() if run.record.config.compute.precision == DOUBLE else ready
-
-
-def _scores(run: Run, inputs: Any, targets: Tensor, roles: str = "both") -> dict[str, float]:
-    if run.problem.likelihood == "classification":
-        return metrics.summary(run.posterior.predict_proba(inputs, roles=roles), targets)
-    found = run.posterior.predict_distribution(inputs, roles=roles)
-    variance = found.aleatoric + found.epistemic
-    return {
-        "rmse": metrics.rmse(found.mean, targets),
-        "nll": metrics.gaussian_nll(found.mean, variance, targets),
-        "coverage": metrics.coverage(found.mean, variance.sqrt(), targets),
-    }
-
-
-def _out_of_distribution(run: Run, who: str, test: Dataset, inputs: Tensor) -> Iterator[Event]:
-    config = run.record.config.data
-    known = metrics.predictive_entropy(run.posterior.predict_proba(inputs))
-    for name in [SHUFFLED] if config.ood is None else config.ood:
-        other = (
-            shuffled(test.inputs) if name == SHUFFLED else other_inputs(name, config.folder, test)
-        )
-        probs = run.posterior.predict_proba(_prepared(run, other))
-        strange = metrics.predictive_entropy(probs)
-        yield {
-            "set": f"ood:{name}",
-            "who": who,
-            "auroc": metrics.auroc(known, strange),
-            "aupr": metrics.aupr(known, strange),
-            "fpr95": metrics.fpr95(known, strange),
-        }
-
-
-def shuffled(images: Tensor) -> Tensor:
-    """Images whose pixels are all rearranged by one fixed permutation.
-
-    Every image keeps its own grey values, so nothing but the arrangement is strange.
-    """
-    side = images.shape[-2] * images.shape[-1]
-    places = data_sets.order(0, 0, side).to(images.device)
-    return images.flatten(2)[..., places].view_as(images)
-
-
-def other_inputs(name: str, folder: str | None, test: Dataset) -> Tensor:
-    """Out-of-distribution inputs of the shape of the test set's."""
-    other = data_sets.load(name, folder=folder, split="test").inputs
-    if other.shape[1:] != test.inputs.shape[1:]:
-        raise ConfigError(
-            f"data.ood={name!r} must have images of shape {tuple(test.inputs.shape[1:])}, got "
-            f"{tuple(other.shape[1:])}"
-        )
-    return other
+    made = run.predictions.whole(TEST)
+    targets = run.predictions.targets(TEST)
+    for roles, average in made.averages.items():
+        name = who if roles == BOTH else f"{who} {roles}"
+        scores = prediction_scores(average, targets)
+        yield {"set": TEST, "who": name, "samples": made.count(roles), **scores}
+    for name in run.predictions.names:
+        if name.startswith(OOD):
+            other = run.predictions.whole(name)
+            scores = detection_scores(made.probabilities(), other.probabilities())
+            yield {"set": name, "who": who, **scores}
+    if has_ood(test):
+        yield from _corrupted(run, who, test, corruptions, severities)
 
 
 def _corrupted(
     run: Run, who: str, test: Dataset, names: Sequence[str], severities: Sequence[int]
 ) -> Iterator[Event]:
     for severity in severities:
-        found: list[dict[str, float]] = []
+        scored: list[dict[str, float]] = []
         for name in names:
-            changed = data_sets.corrupt(test.inputs, name, severity)
-            found.append(_scores(run, _prepared(run, changed), test.targets))
-            yield {"set": f"corrupted:{name}:{severity}", "who": who, **found[-1]}
-        if found:
-            shared = set.intersection(*map(set, found))
-            means = {k: sum(f[k] for f in found) / len(found) for k in found[0] if k in shared}
+            changed = prepared(run, data_sets.corrupt(test.inputs, name, severity))
+            average = average_over_samples(run.posterior, changed)
+            scored.append(prediction_scores(average, test.targets))
+            yield {"set": f"corrupted:{name}:{severity}", "who": who, **scored[-1]}
+        if scored:
+            shared = set.intersection(*map(set, scored))
+            means = {k: sum(s[k] for s in scored) / len(scored) for k in scored[0] if k in shared}
             yield {"set": f"corrupted:mean:{severity}", "who": who, **means}
 
 

@@ -14,14 +14,22 @@ from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.problem import build_problem
 from entropy_mcmc.run.trust import NOTHING, Trust, accept
 
+BASELINE = "baseline"
 
-def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) -> Run:
+
+def load_run(
+    folder: str | Path,
+    device: str = "cpu",
+    trust: Trust = NOTHING,
+    like: Run | None = None,
+) -> Run:
     """Open a finished or running run, to read.
 
     Args:
         folder: The run folder. It is data: nothing that it names is imported unless trusted.
         device: Where the model shall be.
         trust: Functions (`module:function`) that may be imported and called.
+        like: A run whose data are taken, if they are the same, instead of being read again.
     """
     folder = Path(folder)
     place = check_device(device)
@@ -35,7 +43,18 @@ def load_run(folder: str | Path, device: str = "cpu", trust: Trust = NOTHING) ->
                 "in that program, or name them as module:function"
             )
     accept(record.config, trust, folder / CONFIG)
-    problem = build_problem(record.config)
+    same = like is not None and like.record.config.data == record.config.data
+    data = (like.problem.train, like.problem.test) if same and like is not None else None
+    problem = build_problem(record.config, data=data)
     model = problem.model.double() if record.config.compute.precision == DOUBLE else problem.model
     posterior = Posterior.open(folder, model.to(place), output=problem.output)
-    return Run(folder, record, replace(problem, model=model), posterior)
+    return Run(folder, record, replace(problem, model=model), posterior, trust=trust)
+
+
+def load_baseline(run: Run) -> Run | None:
+    """The baseline in a run folder, to read, with the run's data; None where there is none."""
+    folder = run.folder / BASELINE
+    if not (folder / CONFIG).exists():
+        return None
+    device = str(next(run.problem.model.parameters()).device)
+    return load_run(folder, device, run.trust, like=run)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from entropy_mcmc.evaluation import calibration_bins
 from entropy_mcmc.report.collect import RunData, chain_and_step
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
-from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, calibration_bins, singles
+from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, singles
 from entropy_mcmc.report.words import METRICS, SHARES
 
 Floats = npt.NDArray[np.float64]

@@ -32,7 +32,7 @@ def strange_name(name: str) -> str:
 def histogram_figure(found: Classified) -> Figure:
     """Predictive entropy on test rows and on each strange set."""
     groups = {"test rows": metrics.predictive_entropy(found.average())}
-    for name, probs in found.strange.items():
+    for name, probs in found.ood.items():
         groups[strange_name(name)] = metrics.predictive_entropy(probs)
     edges = np.linspace(0, np.log(found.each.shape[2]), BINS + 1)
     shares = {name: np.histogram(v, edges)[0] / len(v) for name, v in groups.items()}
