@@ -62,7 +62,8 @@ def overview_section(runs: Sequence[RunData]) -> Section:
 
 
 def _scores(run: RunData) -> dict[str, float]:
-    member, areas = whole(run), detection(run)
+    member = whole(run)
+    areas = {name: scores["auroc"] for name, scores in detection(run).items()}
     own = dict(member.scores) if member is not None else dict(run.evaluation("test"))
     return {**own, **({"auroc": float(np.mean(list(areas.values())))} if areas else {})}
 
