@@ -84,7 +84,8 @@ def test_the_version_has_one_source(dist):
 def test_lower_bounds_are_those_that_were_tried():
     """`constraints-oldest.txt` is what the suite was run with."""
     lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
-    oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
+    oldest = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    oldest.pop("pyparsing")  # below matplotlib, which warns with newer ones
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["arviz"]]
     bounds = {re.sub(r"\[.*\]", "", each) for each in wanted}

@@ -168,7 +168,7 @@ WRONG_ARCHIVES = {
 
 @pytest.mark.parametrize("make", WRONG_ARCHIVES.values(), ids=WRONG_ARCHIVES)
 def test_archives_that_are_damaged(tmp_path, make, monkeypatch):
-    monkeypatch.setattr("entropy_mcmc.data.tables.LARGEST_UNPACKED", 10**7)
+    monkeypatch.setattr("entropy_mcmc.data.tabular.LARGEST_UNPACKED", 10**7)
     path = tmp_path / "data.npz"
     make(path)
     with pytest.raises((DamagedFileError, ConfigError)):

@@ -67,7 +67,7 @@ class Batches:
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.ranks)
         if self.augmented and self.dataset.inputs.dim() != 4:
-            raise ConfigError(f"augmented=True needs images, but {self.dataset.name} is a table")
+            raise ConfigError(f"augmented=True needs images, but {self.dataset.name} is tabular")
         if not len(self):
             raise ConfigError(
                 f"batch_size must be at most {len(self.dataset)}, the size of {self.dataset.name}, "

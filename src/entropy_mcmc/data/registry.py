@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from entropy_mcmc.data import images, tables
+from entropy_mcmc.data import images, tabular
 from entropy_mcmc.data.batches import order
 from entropy_mcmc.data.dataset import Dataset, Split
 from entropy_mcmc.data.files import Bytes, PathLike, root
@@ -44,7 +44,7 @@ def names() -> tuple[str, ...]:
     >>> names()[:3]
     ('digits', 'mnist', 'fashion-mnist')
     """
-    return (*_IMAGES, "imagenet", *(f"uci-{table}" for table in tables.UCI), "npz")
+    return (*_IMAGES, "imagenet", *(f"uci-{table}" for table in tabular.UCI), "npz")
 
 
 def load(
@@ -83,7 +83,7 @@ def load(
         return _npz(folder, split).take(limit)
     base = root(folder)
     if name.startswith("uci-"):
-        return tables.uci(name.removeprefix("uci-"), base, split, index).take(limit)
+        return tabular.uci(name.removeprefix("uci-"), base, split, index).take(limit)
     if name == "imagenet":
         return _imagenet(base, split, limit)
     if name == "cifar10-c":
@@ -112,7 +112,7 @@ def _digits(split: Split) -> Dataset:
 def _npz(path: PathLike | None, split: Split) -> Dataset:
     if path is None:
         raise ConfigError('"npz" needs folder= the path of your .npz file, got folder=None')
-    return tables.npz(path, split)
+    return tabular.npz(path, split)
 
 
 def _corrupted(base: Path, split: Split, corruption: str, severity: int, checksum: bool) -> Dataset:

@@ -1,4 +1,4 @@
-"""Small networks for tables and small pictures: a few thousand parameters, fast on a laptop.
+"""Small networks for tabular data and small pictures: a few thousand parameters, fast on a laptop.
 
 All three take one argument `outputs`, the number of columns that the network returns:
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
-from entropy_mcmc.data.tables import read_npz
+from entropy_mcmc.data.tabular import read_npz
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.run.checkpoint import explained

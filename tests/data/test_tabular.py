@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from entropy_mcmc.data import load
-from entropy_mcmc.data.tables import UCI
+from entropy_mcmc.data.tabular import UCI
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError
 
 

@@ -1,4 +1,4 @@
-"""Readers of tables: UCI regression sets with their standard splits, and a user's `.npz`."""
+"""Readers of tabular data: UCI regression sets with their standard splits, and a user's `.npz`."""
 
 from __future__ import annotations
 
