@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import json
 import math
-import os
 import platform
 import sys
 import time
@@ -16,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import ConfigError, NonFiniteError
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.errors import ConfigError, NonFiniteError, StateError
+from entropy_mcmc.posterior.files import WriterLock, atomic
 
 # Settings of older results name functions by where this package was then.
 RENAMED = ("entropy_mcmc.reproduce.", "entropy_mcmc_reproduction.")
@@ -182,16 +180,13 @@ def _attempt(job: Job, place: Place, say: Any) -> bool:
 def _claimed(folder: Path) -> Iterator[bool]:
     """Whether this process alone may work on a job; the claim dies with the process."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder.parent / f".{folder.name}.claim", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
+        lock = WriterLock(folder.parent, f".{folder.name}.claim")
+    except StateError:
+        yield False
+        return
+    with lock:
+        yield True
 
 
 def _write(path: Path, job: Job, result: Any, seconds: float) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
 import stat
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from entropy_mcmc.errors import DamagedFileError, StateError
 
@@ -80,52 +79,41 @@ def leaves(path: Path, folder: Path) -> bool:
 
 
 class WriterLock:
-    """An flock on `folder/.lock`: one writer at a time, released when the process dies."""
+    """A lock on a file in a folder: one holder at a time, released when its process dies.
 
-    def __init__(self, folder: Path) -> None:
-        self._handle: int | None = None
-        self._handle = _open_lock(folder / ".lock")
+    A forked child does not hold it: a data-loader worker that outlives its killed parent would
+    otherwise keep it.
+    """
+
+    def __init__(self, folder: Path, name: str = ".lock", *, wait: bool = False) -> None:
+        """Take the lock; if another process holds it, raise, or wait for it."""
+        from filelock import FileLock, Timeout  # only writers need it
+
+        self._lock = FileLock(folder / name, thread_local=False)
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
+            self._lock.acquire(timeout=-1 if wait else 0, poll_interval=0.01)
+        except Timeout as error:
             raise StateError(
                 f"{folder} has a writer already; close it or wait for its process to end, "
                 "or open without append to read"
             ) from error
-        _HELD.add(self)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise DamagedFileError(f"{folder / name} is a symbolic link; remove it") from error
+            raise
 
     @property
     def held(self) -> bool:
         """False after `release`, and in a forked child."""
-        return self._handle is not None
+        return self._lock.is_locked
 
     def release(self) -> None:
-        """Close the handle; the lock goes with its last handle."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        """Give the lock back; doing it twice is no harm."""
+        if self.held:
+            self._lock.release()
 
-    def __del__(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise DamagedFileError(f"{path} is a symbolic link; remove it") from error
-        raise
-
-
-_HELD: weakref.WeakSet[WriterLock] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    # Otherwise a data-loader worker that outlives its killed parent would keep the lock.
-    for lock in list(_HELD):
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)

@@ -80,11 +80,9 @@ class Journal:
             lock = WriterLock(self.path.parent)
         except StateError:
             return False
-        try:
+        with lock:
             training = [event for event in self.events() if event["kind"] != "evaluate"]
             self._rewrite([*training, *({"kind": "evaluate", **event} for event in events)])
-        finally:
-            lock.release()
         return True
 
     def merge(self) -> None:

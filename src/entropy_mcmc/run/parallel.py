@@ -6,7 +6,6 @@ nobody waits for anybody; only the store of samples is shared, and processes wri
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from entropy_mcmc.posterior import Posterior, ranks, writing
+from entropy_mcmc.posterior.files import WriterLock
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.posterior.reading import Reader
 from entropy_mcmc.posterior.refreshing import refreshed
@@ -69,8 +69,7 @@ def _writer(path: Path) -> Iterator[Store]:
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
     """Wait until no other process of the run writes samples; a killed one does not block."""
-    with (folder / TURN).open("a") as file, ranks.alone():
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with WriterLock(folder, TURN, wait=True), ranks.alone():
         yield
 
 
