@@ -39,7 +39,13 @@ def dist(tmp_path_factory):
 def test_the_wheel_is_typed_and_has_its_data(dist):
     (wheel,) = dist.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    wanted = ["py.typed", "report/style.css", "report/page.js", "configs/imagenet.yaml"]
+    wanted = [
+        "py.typed",
+        "report/style.css",
+        "report/page.js",
+        "report/templates/page.html",
+        "configs/imagenet.yaml",
+    ]
     for name in wanted:
         assert f"entropy_mcmc/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -5,12 +5,13 @@ import math
 from xml.etree import ElementTree
 
 import pytest
+from markupsafe import Markup
 
 from entropy_mcmc.report.command import names
 from entropy_mcmc.report.figures.chart import Frame, Series, chart
 from entropy_mcmc.report.figures.learning import thinned
 from entropy_mcmc.report.figures.svg import Axis, log_ticks, number, spanning, ticks
-from entropy_mcmc.report.html import Figure, Markup, Table, notice, safe
+from entropy_mcmc.report.html import Figure, Section, Table, notice, piece, render
 
 EVIL = '<script>alert("1")</script>'
 
@@ -75,9 +76,10 @@ def test_thinning_keeps_the_mean_loss_and_the_last_step():
 
 def test_everything_is_escaped():
     table = Table(EVIL, [EVIL], [[EVIL, EVIL]])
-    pieces = [table.html(), Figure(EVIL, EVIL, "", table).html(), notice(EVIL, EVIL), safe(EVIL)]
+    pieces = [table.html(), Figure(EVIL, EVIL, "", table).html(), notice(EVIL, EVIL), render(EVIL)]
+    pieces += [Section(EVIL, EVIL, EVIL, [EVIL]).html(EVIL), piece("bullets", [EVIL])]
     assert not any("<script" in piece for piece in pieces)
-    assert safe(Markup("<b>")) == "<b>"
+    assert render(Markup("<b>")) == "<b>"
 
 
 def test_numbers_for_people():

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from entropy_mcmc import metrics
 from entropy_mcmc.report.collect import Flatness, RunData
 from entropy_mcmc.report.figures import learning, quality, regression, strange
 from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.findings import flatness_section
-from entropy_mcmc.report.html import Figure, Markup, Section, Table, notice, safe
+from entropy_mcmc.report.html import Figure, Section, Table, notice, piece
 from entropy_mcmc.report.predictions import Classified, Regressed
 from entropy_mcmc.report.scores import Member, gap, whole
 from entropy_mcmc.report.sections import cell, detection
@@ -53,7 +54,8 @@ def overview_section(runs: Sequence[RunData]) -> Section:
         rows.append([run.name, method_name(run.method), len(run.samples), *cells, severity])
     head = ["run", "method", "networks", *map(arrow, columns), "diagnostics"]
     table = Table("Scores of the whole posterior of each run", head, rows, range(len(runs)))
-    content: list[object] = [_switches(runs), table, *map(notice, _remarks(runs))]
+    named = [(run.name, method_name(run.method)) for run in runs]
+    content: list[object] = [piece("switches", named), table, *map(notice, _remarks(runs))]
     lead = (
         "Every row is one run; the best value of a column is marked, the notes say whether the "
         "lead is clear."
@@ -74,17 +76,7 @@ def _marked(name: str, value: float | None, all_values: Sequence[float | None]) 
     pick: dict[str, Callable[[list[float]], float]] = {"higher": max, "lower": min}
     if value is None or len(known) < 2 or better not in pick or value != pick[better](known):
         return cell(name, value)
-    return Markup(f'<strong class="best">{safe(cell(name, value))} <span>best</span></strong>')
-
-
-def _switches(runs: Sequence[RunData]) -> Markup:
-    boxes = "".join(
-        f'<label class="s{i % 8}"><input type="checkbox" data-switch="{i}" checked> '
-        f'<span class="dot" aria-hidden="true"></span>{safe(run.name)} · '
-        f"{safe(method_name(run.method))}</label>"
-        for i, run in enumerate(runs)
-    )
-    return Markup(f'<fieldset class="switches"><legend>Runs shown</legend>{boxes}</fieldset>')
+    return Markup('<strong class="best">{} <span>best</span></strong>').format(cell(name, value))
 
 
 def _remarks(runs: Sequence[RunData]) -> list[str]:

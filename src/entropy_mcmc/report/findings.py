@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from entropy_mcmc.report.collect import Flatness, RunData
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
@@ -15,7 +16,7 @@ from entropy_mcmc.report.figures.strange import (
     severity_figure,
 )
 from entropy_mcmc.report.figures.svg import Axis, number, percent, spanning
-from entropy_mcmc.report.html import Figure, Markup, Section, Table, bullets, image, notice, safe
+from entropy_mcmc.report.html import Figure, Section, Table, base64_of, bullets, notice, piece
 
 SYMBOLS = {"theta": "θ", "guide": "θ_a"}
 FLATNESS_COLUMNS = {
@@ -157,16 +158,8 @@ def flatness_section(found: Flatness | None) -> Section | None:
         ["sample", *(FLATNESS_COLUMNS[column][0] for column in columns)],
         rows,
     )
-    meanings = "".join(
-        f"<dt>{safe(FLATNESS_COLUMNS[c][0])}</dt><dd>{safe(FLATNESS_COLUMNS[c][1])}</dd>"
-        for c in columns
-        if FLATNESS_COLUMNS[c][1]
-    )
-    pictures = "".join(
-        f'<figure class="card picture"><figcaption><p>{safe(PICTURES[name])}</p></figcaption>'
-        f"{image(data, PICTURES[name] + ' Its numbers are summed up in the table above.')}</figure>"
-        for name, data in found.pictures.items()
-    )
+    meanings = [FLATNESS_COLUMNS[c] for c in columns if FLATNESS_COLUMNS[c][1]]
+    pictures = [(PICTURES[name], base64_of(data)) for name, data in found.pictures.items()]
     return Section(
         "flatness",
         "Flatness",
@@ -174,8 +167,8 @@ def flatness_section(found: Flatness | None) -> Section | None:
         "Measured at the last sample of each variable.",
         [
             table,
-            Markup(f'<dl class="meanings">{meanings}</dl>'),
-            Markup(f'<div class="grid-of">{pictures}</div>'),
+            piece("meanings", meanings),
+            piece("pictures", pictures),
         ],
     )
 
@@ -224,8 +217,8 @@ def _points(run: RunData, kind: str) -> list[tuple[int, float]]:
 def _heat(run: RunData, kind: str, severities: list[int]) -> list[Markup]:
     values = dict(_points(run, kind))
     return [
-        Markup(
-            f'<span class="heat" style="--share:{100 * values[s]:.0f}%">{percent(values[s])}</span>'
+        Markup('<span class="heat" style="--share:{:.0f}%">{}</span>').format(
+            100 * values[s], percent(values[s])
         )
         if s in values
         else Markup("–")

@@ -1,30 +1,55 @@
-"""Pieces of HTML: escaped text, tables, figures with their data, sections."""
+"""Pieces of HTML from the templates: tables, figures with their data, sections, lists.
+
+Templates escape everything that is not `Markup` (Jinja2's autoescape).
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from entropy_mcmc.report.figures.chart import Series, swatch
 
 ROWS_SHOWN = 400
 LONG = 32  # letters
+SEVERITY_NAMES = {"ok": "Good", "note": "Note", "warning": "Warning", "problem": "Problem"}
 
 
-class Markup(str):
-    """Text that is HTML already; everything else is escaped when it is put on the page."""
+@cache
+def environment() -> Environment:
+    """The templates of this package, with escaping on."""
+    made = Environment(
+        loader=PackageLoader("entropy_mcmc.report"), autoescape=True, undefined=StrictUndefined
+    )
+    made.filters["swatch"] = lambda series: Markup(swatch(series))
+    made.tests["long"] = is_long
+    return made
 
 
-def safe(content: object) -> str:
-    """Escape, unless it is `Markup`.
+@cache
+def _pieces() -> Any:
+    return environment().get_template("pieces.html").module
 
-    >>> safe("<b>"), safe(Markup("<b>"))
-    ('&lt;b&gt;', '<b>')
+
+def piece(name: str, *values: object) -> Markup:
+    """HTML of a macro of `templates/pieces.html`.
+
+    >>> piece("bullets", ["<b>", Markup("<b>")])
+    Markup('<ul class="bullets"><li>&lt;b&gt;</li><li><b></li></ul>')
     """
-    return content if isinstance(content, Markup) else escape(str(content))
+    return Markup(getattr(_pieces(), name)(*values))
+
+
+def is_long(cell: object) -> bool:
+    """Whether a cell may break; numbers may not."""
+    return len(str(cell)) > LONG and not isinstance(cell, Markup)
 
 
 @dataclass(frozen=True)
@@ -43,32 +68,19 @@ class Table:
     rows: Sequence[Sequence[object]]
     run: Sequence[int | None] = ()
 
+    @property
+    def left_out(self) -> int:
+        """Rows that are not shown."""
+        return max(0, len(self.rows) - ROWS_SHOWN)
+
+    def lines(self) -> Iterator[tuple[object, list[object], int | None]]:
+        """(name, cells, run) of each row that is shown."""
+        for i, (first, *rest) in enumerate(self.rows[:ROWS_SHOWN]):
+            yield first, rest, self.run[i] if self.run else None
+
     def html(self, *, shown: bool = False) -> Markup:
         """The table in a box that scrolls sideways by itself when it is too wide."""
-        head = "".join(f'<th scope="col">{safe(cell)}</th>' for cell in self.head)
-        body = "".join(self._row(i) for i in range(min(len(self.rows), ROWS_SHOWN)))
-        left = len(self.rows) - ROWS_SHOWN
-        more = f'<p class="aside">{left} further rows are left out.</p>' if left > 0 else ""
-        hidden = "" if shown else ' class="quiet"'
-        return Markup(
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{safe(self.caption)}">'
-            f"<table><caption{hidden}>{safe(self.caption)}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
-        )
-
-    def _row(self, i: int) -> str:
-        first, *rest = self.rows[i]
-        cells = "".join(map(_td, rest))
-        run = self.run[i] if self.run else None
-        mark = "" if run is None else f' data-run="{run}"'
-        return f'<tr{mark}><th scope="row">{safe(first)}</th>{cells}</tr>'
-
-
-def _td(cell: object) -> str:
-    """A cell; long text may break, numbers may not."""
-    long = len(str(cell)) > LONG and not isinstance(cell, Markup)
-    start = '<td class="long">' if long else "<td>"
-    return f"{start}{safe(cell)}</td>"
+        return piece("table", self, shown)
 
 
 @dataclass(frozen=True)
@@ -86,28 +98,7 @@ class Figure:
 
     def html(self) -> Markup:
         """The figure element; its numbers are behind a button that opens."""
-        drawing = f'<div class="drawing">{self.drawing}</div>'
-        if self.narrow:
-            drawing = (
-                f'<div class="drawing for-wide">{self.drawing}</div>'
-                f'<div class="drawing for-narrow">{self.narrow}</div>'
-            )
-        size = " full" if self.wide else ""
-        return Markup(
-            f'<figure class="card{size}"><figcaption><h4>{safe(self.title)}</h4>'
-            f"<p>{safe(self.caption)}</p></figcaption>{self._legend()}{drawing}"
-            f"<details><summary>Numbers of this figure</summary>{self.table.html()}</details>"
-            "</figure>"
-        )
-
-    def _legend(self) -> str:
-        runs = ((s, "" if s.run is None else f' data-run="{s.run}"') for s in self.legend)
-        entries = [f"<li{run}>{swatch(s)}{safe(s.name)}</li>" for s, run in runs]
-        entries += [
-            f'<li><span class="key {escape(class_)}"></span>{safe(words)}</li>'
-            for class_, words in self.keys
-        ]
-        return f'<ul class="legend">{"".join(entries)}</ul>' if entries else ""
+        return piece("figure", self)
 
 
 @dataclass(frozen=True)
@@ -121,52 +112,44 @@ class Section:
 
     def html(self, prefix: str) -> Markup:
         """The section; `prefix` makes its id unique on the page."""
-        place = f"{prefix}-{self.key}"
-        body = "".join(map(render, self.content))
-        lead = f'<p class="lead">{safe(self.lead)}</p>' if self.lead else ""
-        return Markup(
-            f'<section id="{place}" aria-labelledby="{place}-h"><h3 id="{place}-h">'
-            f"{safe(self.title)}</h3>{lead}{body}</section>"
-        )
+        return piece("section", self, prefix, _joined(self.content))
 
 
-def render(piece: object) -> str:
+def render(content: object) -> Markup:
     """HTML of a figure, a table, a list of figures (side by side), or text."""
-    if isinstance(piece, Figure):
-        return f'<div class="grid-of">{piece.html()}</div>'
-    if isinstance(piece, Table):
-        return piece.html(shown=True)
-    if isinstance(piece, list | tuple):
-        return f'<div class="grid-of">{"".join(one.html() for one in piece)}</div>'
-    return piece if isinstance(piece, Markup) else f"<p>{safe(piece)}</p>"
+    if isinstance(content, Table):
+        return content.html(shown=True)
+    if isinstance(content, Figure):
+        content = [content]
+    if isinstance(content, list | tuple):
+        figures = Markup("").join(one.html() for one in content)
+        return Markup('<div class="grid-of">{}</div>').format(figures)
+    return content if isinstance(content, Markup) else Markup("<p>{}</p>").format(content)
+
+
+def _joined(content: Iterable[object]) -> Markup:
+    return Markup("").join(map(render, content))
 
 
 def details(title: str, *content: object) -> Markup:
     """Content behind a button."""
-    body = "".join(map(render, content))
-    return Markup(f"<details><summary>{safe(title)}</summary>{body}</details>")
+    return piece("details", title, _joined(content))
 
 
 def notice(words: object, kind: str = "note") -> Markup:
     """A remark in a box: "ok", "note", "warning" or "problem"."""
-    names = {"ok": "Good", "note": "Note", "warning": "Warning", "problem": "Problem"}
-    kind = kind if kind in names else "note"
-    return Markup(f'<p class="notice {kind}"><strong>{names[kind]}.</strong> {safe(words)}</p>')
+    kind = kind if kind in SEVERITY_NAMES else "note"
+    return piece("notice", words, kind, SEVERITY_NAMES[kind])
 
 
 def bullets(items: Iterable[object]) -> Markup:
     """A list."""
-    return Markup(
-        '<ul class="bullets">' + "".join(f"<li>{safe(item)}</li>" for item in items) + "</ul>"
-    )
+    return piece("bullets", list(items))
 
 
-def image(data: bytes, alt: str, class_: str = "") -> Markup:
-    """A PNG inside the page."""
-    code = base64.b64encode(data).decode("ascii")
-    return Markup(
-        f'<img class="{escape(class_)}" alt="{escape(alt)}" src="data:image/png;base64,{code}">'
-    )
+def base64_of(data: bytes) -> str:
+    """Bytes for a `data:` address."""
+    return base64.b64encode(data).decode("ascii")
 
 
 def slug(words: str) -> str:

@@ -6,10 +6,11 @@ from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from entropy_mcmc import metrics
 from entropy_mcmc.report.figures.svg import number, percent
-from entropy_mcmc.report.html import Markup, Table, details, image, safe
+from entropy_mcmc.report.html import Table, base64_of, details, piece
 from entropy_mcmc.report.predictions import Classified, Floats
 from entropy_mcmc.report.words import class_name
 
@@ -62,32 +63,30 @@ def gallery(found: Classified, places: Ranking, title: str, words: str, data: st
         )
     head = ["row", "true", "first choice", "second choice", "disagreement (nats)"]
     table = details("Numbers of these images", Table(title, head, rows))
-    return Markup(
-        f'<div class="card full gallery"><h4>{safe(title)}</h4><p>{safe(words)}</p>'
-        f'<ul class="images">{"".join(cards)}</ul>{table}</div>'
-    )
+    return piece("gallery", title, words, cards, table)
 
 
 def _best(probs: Floats, count: int = 3) -> Ranking:
     return np.asarray(np.argsort(-probs, kind="stable")[:count])
 
 
-def _card(pixels: npt.NDArray[np.uint8], truth: str, best: list[tuple[str, float]]) -> str:
+def _card(
+    pixels: npt.NDArray[np.uint8], truth: str, best: list[tuple[str, float]]
+) -> dict[str, object]:
+    """What the template shows of one image."""
     said, confidence = best[0]
-    right = said == truth
-    alt = f"Test image of class {truth}; predicted {said} with {percent(confidence, 0)}"
-    bars = "".join(
-        f'<li><span class="who">{safe(name)}</span><span class="meter">'
-        f'<span class="{"hit" if name == truth else "miss"}" style="width:{100 * p:.0f}%"></span>'
-        f'</span><span class="share">{percent(p, 0)}</span></li>'
-        for name, p in best
-    )
-    word, sign = ("right", "✓") if right else ("wrong", "✗")
-    return (
-        f"<li>{image(png(pixels), alt, 'pixels')}<p>true: <strong>{safe(truth)}</strong> "
-        f'<span class="{word}" role="img" aria-label="{word}">{sign}</span></p>'
-        f'<ul class="bars">{bars}</ul></li>'
-    )
+    word, sign = ("right", "✓") if said == truth else ("wrong", "✗")
+    return {
+        "code": base64_of(png(pixels)),
+        "alt": f"Test image of class {truth}; predicted {said} with {percent(confidence, 0)}",
+        "truth": truth,
+        "word": word,
+        "sign": sign,
+        "bars": [
+            (name, "hit" if name == truth else "miss", f"{100 * p:.0f}", percent(p, 0))
+            for name, p in best
+        ],
+    }
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation import detection_scores
@@ -15,7 +16,7 @@ from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures import quality, regression, strange
 from entropy_mcmc.report.figures.learning import loss_figure
 from entropy_mcmc.report.figures.svg import fixed, number, percent
-from entropy_mcmc.report.html import Figure, Markup, Section, Table, bullets, notice, safe
+from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice, piece
 from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
 from entropy_mcmc.report.predictions import Classified, Regressed
 from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
@@ -56,7 +57,7 @@ def summary_section(run: RunData, found: Sequence[Member]) -> Section:
     """Verdict, tiles, sentences."""
     line, severity = verdict(run, found)
     content: list[object] = [
-        Markup(f'<p class="verdict {severity}"><strong>Verdict.</strong> {safe(line)}</p>'),
+        Markup('<p class="verdict {}"><strong>Verdict.</strong> {}</p>').format(severity, line),
         tiles(run, found),
         bullets(sentences(run, found)),
     ]
@@ -91,11 +92,7 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
         beside = f"one SGD network: {fixed(base[name]['auroc'])}" if name in base else ""
         shown.append((f"{strange.strange_name(name)}, AUROC ↑", fixed(scores["auroc"]), beside))
     shown.append(("networks kept", str(len(run.samples)), ""))
-    items = "".join(
-        f"<div><dt>{safe(label)}</dt><dd>{safe(value)}<small>{safe(beside)}</small></dd></div>"
-        for label, value, beside in shown
-    )
-    return Markup(f'<dl class="tiles">{items}</dl>')
+    return piece("definitions", "tiles", shown)
 
 
 def detection(run: RunData) -> dict[str, dict[str, float]]:
@@ -140,9 +137,9 @@ def rows_note(run: RunData) -> Markup:
     elif shown < rows.total:
         words = f"{shown:,} of {rows.total:,} test rows, chosen by a fixed shuffle"
     return Markup(
-        f'<p class="aside">Figures and tables of predictions on this page use {words}. '
+        '<p class="aside">Figures and tables of predictions on this page use {}. '
         "± is one standard error over test rows.</p>"
-    )
+    ).format(words)
 
 
 def scores_table(found: Sequence[Member]) -> Table:

@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures.svg import number
-from entropy_mcmc.report.html import Markup, Section, Table, details, safe
+from entropy_mcmc.report.html import Section, Table, details, piece
 from entropy_mcmc.report.words import SETTINGS, method_name
 from entropy_mcmc.run.config import RunConfig, flatten, to_dict
 
@@ -48,24 +50,16 @@ def setup_section(run: RunData) -> Section:
         "What was run",
         "",
         [
-            _listed(rows),
+            piece("definitions", "settings", rows),
             details(
                 "Command that repeats this run",
                 "The same machine, versions and threads give the same numbers bit for bit.",
-                Markup(f'<pre tabindex="0"><code>{safe(command(run))}</code></pre>'),
+                Markup('<pre tabindex="0"><code>{}</code></pre>').format(command(run)),
             ),
             details("Versions and machine", Table("Machine", ["what", "value"], machine)),
             details("All options", Table("All options", ["option", "value"], everything)),
         ],
     )
-
-
-def _listed(rows: Sequence[tuple[str, str, str]]) -> Markup:
-    items = "".join(
-        f"<div><dt>{safe(words)}</dt><dd>{safe(value)}<small>{safe(meaning)}</small></dd></div>"
-        for words, value, meaning in rows
-    )
-    return Markup(f'<dl class="settings">{items}</dl>')
 
 
 def command(run: RunData) -> str:
