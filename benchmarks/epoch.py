@@ -37,9 +37,9 @@ from entropy_mcmc.run.devices import (
     setup,
     without_running_statistics,
 )
-from entropy_mcmc.run.engine import open_posterior, resolve
 from entropy_mcmc.run.methods import fill
-from entropy_mcmc.run.problem import build_problem
+from entropy_mcmc.run.model_and_data import build_problem
+from entropy_mcmc.run.runner import open_posterior, resolve
 from entropy_mcmc.samplers.kernel import compiled as fused
 
 ROWS, BATCH = 384, 128  # short epochs: turns that follow closely meet the same machine

@@ -11,7 +11,7 @@ import torch
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import RunConfig, from_dict, with_parts
-from entropy_mcmc.run.problem import Problem, build_problem
+from entropy_mcmc.run.model_and_data import Problem, build_problem
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.tasks import measured

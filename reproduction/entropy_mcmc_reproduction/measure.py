@@ -15,7 +15,7 @@ from entropy_mcmc import flatness, metrics
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.batchnorm import refresh_batchnorm
-from entropy_mcmc.run.problem import Problem
+from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc_reproduction.pictures import strange
 
 Array = NDArray[np.float64]

@@ -11,10 +11,10 @@ from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import from_dict, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
-from entropy_mcmc.run.problem import Problem
+from entropy_mcmc.run.model_and_data import Problem
+from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction import measure
 from entropy_mcmc_reproduction.jobs import Place, diverged, result_of
 

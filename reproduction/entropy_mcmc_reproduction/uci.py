@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entropy_mcmc.data.files import find, root
+from entropy_mcmc.data.local_files import find, root
 from entropy_mcmc.data.tabular import UCI, read_npz
 from entropy_mcmc_reproduction import uci_view
 from entropy_mcmc_reproduction.items import Item

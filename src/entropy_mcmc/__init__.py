@@ -12,7 +12,7 @@ from entropy_mcmc.samplers import registry
 if TYPE_CHECKING:
     from entropy_mcmc import chains, diagnostics, flatness, metrics, recipes, schedules, theory
     from entropy_mcmc.posterior import Posterior as Posterior
-    from entropy_mcmc.run.api import sample as sample
+    from entropy_mcmc.run.python_api import sample as sample
     from entropy_mcmc.samplers import BSAM as BSAM
     from entropy_mcmc.samplers import SAM as SAM
     from entropy_mcmc.samplers import SGHMC as SGHMC
@@ -26,7 +26,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     **registry.homes(),
     "Posterior": "entropy_mcmc.posterior",
-    "sample": "entropy_mcmc.run.api",
+    "sample": "entropy_mcmc.run.python_api",
 }
 __all__ = [
     *_HOMES,

@@ -27,7 +27,7 @@ from entropy_mcmc.run.trust import (
 )
 
 if TYPE_CHECKING:
-    from entropy_mcmc.run.engine import Run
+    from entropy_mcmc.run.runner import Run
 
 # Commands with a parser of their own: the module whose `main(argv) -> int` runs them.
 FOREIGN = {

@@ -11,7 +11,7 @@ import pytest
 
 from entropy_mcmc.data import download, sources
 from entropy_mcmc.data.download import fetch, install
-from entropy_mcmc.data.sources import REMOTES, Remote, published_md5
+from entropy_mcmc.data.official_files import REMOTES, Remote, published_md5
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError
 
 CONTENT = bytes(range(256)) * 50

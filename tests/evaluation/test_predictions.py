@@ -16,7 +16,7 @@ from entropy_mcmc.evaluation import (
 )
 from entropy_mcmc.evaluation.sets import compared_rows, shown_rows
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run.source import dataset_of
+from entropy_mcmc.run.training_batches import dataset_of
 
 ROWS = 700  # three batches of 256
 

@@ -10,13 +10,13 @@ from torch import nn
 
 from entropy_mcmc import Posterior, sample
 from entropy_mcmc.diagnostics import gradient_variance
-from entropy_mcmc.run.api import configured
 from entropy_mcmc.run.commands import sample_command
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.diagnose import _read, _variance, diagnose_run, inputs_of, thermometers
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.python_api import configured
+from entropy_mcmc.run.runner import run
 from run.workers import TRUSTED, tiny_config, tiny_data
 
 QUIET = {"progress": False, "baseline": "none"}

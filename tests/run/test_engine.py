@@ -18,15 +18,15 @@ from entropy_mcmc.run import sample
 from entropy_mcmc.run.chain import STRIDE
 from entropy_mcmc.run.config import METHODS, RunConfig, differences, from_dict, to_dict, with_parts
 from entropy_mcmc.run.devices import check_precision
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.evaluate import evaluate, table
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.methods import METHODS as TABLE
 from entropy_mcmc.run.methods import choose_eta, fill, gradients_per_step
-from entropy_mcmc.run.plan import Plan, cycle_steps
 from entropy_mcmc.run.predict import predict_file
-from entropy_mcmc.run.source import source_of
+from entropy_mcmc.run.runner import run
+from entropy_mcmc.run.step_schedule import Plan, cycle_steps
+from entropy_mcmc.run.training_batches import source_of
 from run.workers import TRUSTED, tiny_config, tiny_data, tiny_model
 
 SHORT = {"epochs": 4, "cycles": 1, "batch_size": 16, "samples_per_cycle": 1, "burn_in": 0.5}

@@ -13,8 +13,8 @@ from entropy_mcmc.errors import ConfigError, DamagedFileError, NonFiniteError, S
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run import sample
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.folder import lock
+from entropy_mcmc.run.runner import run
 from run.workers import CONTEXT, contents, finish, tiny_config, tiny_data, tiny_model, work
 
 SHORT = {"epochs": 4, "cycles": 1, "batch_size": 16, "samples_per_cycle": 1, "burn_in": 0.5}

@@ -12,9 +12,9 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness import Settings
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.flatness_command import flatness_command
 from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.runner import run
 from run.workers import TRUSTED, tiny_config
 
 SMALL = Settings(eigenvalues=2, probes=4, lanczos_probes=1, lanczos_steps=6, directions=2)

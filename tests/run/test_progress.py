@@ -10,8 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run import progress
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.runner import run
 from run.workers import tiny_config
 
 EVENT = {"loss": 0.25, "lr": 0.125, "temperature": 1.0, "cycle": 0, "samples": 2}

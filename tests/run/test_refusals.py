@@ -17,11 +17,11 @@ from entropy_mcmc.run.checkpoint import Checkpoint, explained
 from entropy_mcmc.run.checkpoint import save as save_checkpoint
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import check_device
-from entropy_mcmc.run.engine import run
 from entropy_mcmc.run.flatness_command import flatness_command
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.peers import WORKING, Peers
+from entropy_mcmc.run.other_processes import WORKING, Peers
 from entropy_mcmc.run.predict import read_inputs
+from entropy_mcmc.run.runner import run
 from run.workers import TRUSTED, tiny_config, tiny_data, tiny_model
 
 SHORT = {"epochs": 4, "cycles": 1, "batch_size": 16, "samples_per_cycle": 1, "burn_in": 0.5}
@@ -285,7 +285,7 @@ def test_a_process_that_works_is_waited_for(monkeypatch):
         if len(said) > 40:  # four times the timeout
             peers._heard[1] = 0
 
-    monkeypatch.setattr("entropy_mcmc.run.peers.time.sleep", working)
+    monkeypatch.setattr("entropy_mcmc.run.other_processes.time.sleep", working)
     peers.wait("ok")
 
 

@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from entropy_mcmc.data.files import PathLike, md5
-from entropy_mcmc.data.sources import Remote, remotes
+from entropy_mcmc.data.local_files import PathLike, md5
+from entropy_mcmc.data.official_files import Remote, remotes
 from entropy_mcmc.errors import DamagedFileError, MissingFileError
 
 _CHUNK = 1 << 18

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 from entropy_mcmc.data import streams
 from entropy_mcmc.data.batches import check_split, order, steps_per_epoch
 from entropy_mcmc.data.dataset import Dataset, Split, normalise
-from entropy_mcmc.data.files import damaged
+from entropy_mcmc.data.local_files import damaged
 from entropy_mcmc.errors import ConfigError, MissingFileError, check_choice, check_count
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc.data.dataset import Split
-from entropy_mcmc.data.files import Bytes, damaged, find, labels, read, records
-from entropy_mcmc.data.sources import CORRUPTION_FILES
+from entropy_mcmc.data.local_files import Bytes, damaged, find, labels, read, records
+from entropy_mcmc.data.official_files import CORRUPTION_FILES
 from entropy_mcmc.errors import check_choice
 
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]

@@ -12,7 +12,7 @@ import torch
 from entropy_mcmc.data import images, tabular
 from entropy_mcmc.data.batches import order
 from entropy_mcmc.data.dataset import Dataset, Split
-from entropy_mcmc.data.files import Bytes, PathLike, root
+from entropy_mcmc.data.local_files import Bytes, PathLike, root
 from entropy_mcmc.errors import ConfigError, check_choice
 
 _CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from entropy_mcmc.data.dataset import Dataset, Split, count_classes, statistics
-from entropy_mcmc.data.files import PathLike, damaged, find
+from entropy_mcmc.data.local_files import PathLike, damaged, find
 from entropy_mcmc.errors import ConfigError, MissingFileError, check_choice, check_count
 
 Floats = npt.NDArray[np.float64]

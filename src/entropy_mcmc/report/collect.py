@@ -16,10 +16,10 @@ from entropy_mcmc.posterior.manifest_reader import read_manifest
 from entropy_mcmc.report.predictions import Predicted, predict
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.config_file import NAME as CONFIG
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import BASELINE, load_run
+from entropy_mcmc.run.runner import Run
 from entropy_mcmc.run.trust import NOTHING, Trust
 
 FLATNESS = "flatness"

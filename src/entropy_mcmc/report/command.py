@@ -11,7 +11,7 @@ from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.run.trust import NOTHING, Trust, add_trust_options, trust_of
 
 if TYPE_CHECKING:
-    from entropy_mcmc.run.engine import Run
+    from entropy_mcmc.run.runner import Run
 
 NAME = "report.html"
 ROWS = 2000  # as in `evaluation.sets`, which imports torch

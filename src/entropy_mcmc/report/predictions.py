@@ -14,8 +14,8 @@ from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import EntropyMCMCError, StateError
 from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, first_rows, shown_rows
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.evaluate import kept_rows, predictions_of
+from entropy_mcmc.run.runner import Run
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,7 +8,7 @@ __all__ = ["RunConfig", "sample"]
 def __getattr__(name: str) -> object:
     # Lazy, so that the command line can read the config without loading torch.
     if name == "sample":
-        from entropy_mcmc.run.api import sample
+        from entropy_mcmc.run.python_api import sample
 
         return sample
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

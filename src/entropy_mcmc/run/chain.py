@@ -16,17 +16,17 @@ from entropy_mcmc.errors import DamagedFileError, NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run import checkpoint as checkpoints
+from entropy_mcmc.run.chain_state import fill, pack, refuse_non_finite, unpack
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
-from entropy_mcmc.run.peers import Peers
-from entropy_mcmc.run.plan import Plan
-from entropy_mcmc.run.problem import Problem
+from entropy_mcmc.run.model_and_data import Problem
+from entropy_mcmc.run.other_processes import Peers
 from entropy_mcmc.run.seeds import derive
-from entropy_mcmc.run.source import Prefetched
-from entropy_mcmc.run.state import fill, pack, refuse_non_finite, unpack
+from entropy_mcmc.run.step_schedule import Plan
+from entropy_mcmc.run.training_batches import Prefetched
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step
 from entropy_mcmc.run.devices import DOUBLE, cast
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.evaluate import compared_samples
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.methods import gradients_per_step
+from entropy_mcmc.run.runner import Run
 
 NAME = "diagnostics.json"
 ROWS = 100  # inputs on which predictions are compared

@@ -22,8 +22,8 @@ from entropy_mcmc.evaluation import (
 from entropy_mcmc.evaluation.predictions import BOTH
 from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, compared_rows, has_ood, row_limit
 from entropy_mcmc.run.devices import DOUBLE
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.runner import Run
 
 Event = dict[str, Any]
 

@@ -16,8 +16,8 @@ from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.run.checkpoint import explained
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.runner import Run
 from entropy_mcmc.run.trust import NOTHING, Trust
 
 Rows = tuple[Tensor, Tensor]

@@ -10,8 +10,8 @@ from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.config_file import NAME as CONFIG
 from entropy_mcmc.run.devices import DOUBLE, check_device
-from entropy_mcmc.run.engine import Run
-from entropy_mcmc.run.problem import build_problem
+from entropy_mcmc.run.model_and_data import build_problem
+from entropy_mcmc.run.runner import Run
 from entropy_mcmc.run.trust import NOTHING, Trust, accept
 
 BASELINE = "baseline"

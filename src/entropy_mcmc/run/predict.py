@@ -18,8 +18,8 @@ from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError,
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.devices import DOUBLE
-from entropy_mcmc.run.engine import Run
 from entropy_mcmc.run.likelihood import check_finite_rows
+from entropy_mcmc.run.runner import Run
 
 Array = npt.NDArray[Any]
 SUFFIXES = (".npz", ".csv")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from entropy_mcmc.data.corruptions import blur, digital, noise, weather
 from entropy_mcmc.data.corruptions.draws import Draws, Floats
-from entropy_mcmc.data.sources import CORRUPTION_FILES
+from entropy_mcmc.data.official_files import CORRUPTION_FILES
 from entropy_mcmc.errors import ConfigError, check_choice
 
 Corruption = Callable[[Floats, int, Draws], Floats]

@@ -17,6 +17,7 @@ from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_loop import run_chain
 from entropy_mcmc.run.checkpoint import check_stored, explained, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import (
@@ -29,13 +30,12 @@ from entropy_mcmc.run.devices import (
 )
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.likelihood import check_labels, check_shapes
-from entropy_mcmc.run.loop import run_chain
 from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill
-from entropy_mcmc.run.parallel import SharedPosterior, run_own_chains
-from entropy_mcmc.run.plan import Plan, cycle_steps
-from entropy_mcmc.run.problem import Problem, build_problem, fingerprint
+from entropy_mcmc.run.model_and_data import Problem, build_problem, fingerprint
+from entropy_mcmc.run.parallel_chains import SharedPosterior, run_own_chains
 from entropy_mcmc.run.progress import require_tensorboard
-from entropy_mcmc.run.source import Prefetched, Source, refuse_complex
+from entropy_mcmc.run.step_schedule import Plan, cycle_steps
+from entropy_mcmc.run.training_batches import Prefetched, Source, refuse_complex
 from entropy_mcmc.run.trust import NOTHING, Trust
 
 

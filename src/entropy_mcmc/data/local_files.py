@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from entropy_mcmc.data.sources import origin, published_md5
+from entropy_mcmc.data.official_files import origin, published_md5
 from entropy_mcmc.errors import DamagedFileError, MissingFileError
 
 Bytes = npt.NDArray[np.uint8]

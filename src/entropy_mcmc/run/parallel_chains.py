@@ -21,9 +21,9 @@ from entropy_mcmc.posterior.reading import Reader
 from entropy_mcmc.posterior.refreshing import refreshed
 from entropy_mcmc.posterior.store import Store
 from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_loop import run_chain
 from entropy_mcmc.run.checkpoint import explained
-from entropy_mcmc.run.loop import run_chain
-from entropy_mcmc.run.peers import FAILED, FINISHED, Peers
+from entropy_mcmc.run.other_processes import FAILED, FINISHED, Peers
 from entropy_mcmc.run.signals import Interrupted
 
 TURN = ".turn"

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from entropy_mcmc import data as data_sets
 from entropy_mcmc import models
 from entropy_mcmc.data import Dataset, ImageBatches, ImageFolder
-from entropy_mcmc.data.files import root
+from entropy_mcmc.data.local_files import root
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
 from entropy_mcmc.run.seeds import derive
-from entropy_mcmc.run.source import Source, dataset_of, source_of
+from entropy_mcmc.run.training_batches import Source, dataset_of, source_of
 from entropy_mcmc.run.trust import import_function
 
 
