@@ -79,9 +79,14 @@ def test_frozen_weights_do_not_count():
 
 def test_regression_scales_temperature_and_prior_alike():
     plain, values = (from_scratch(network(), 1000, 50, 40, unit=u) for u in (1.0, 0.1))
+    groups = []
+    for made in (values, plain):
+        model = network()
+        sampler = EntropyMCMC(model.parameters(), **made.sampler_options(), seed=0)
+        groups.append(sampler.param_groups[0])
+        assert groups[-1]["weight_decay"] == pytest.approx(made.weight_decay)
     for name in ("temperature", "weight_decay"):
-        scaled, usual = values.sampler_options()[name], plain.sampler_options()[name]
-        assert scaled == pytest.approx(0.1 * usual)
+        assert groups[0][name] == pytest.approx(0.1 * groups[1][name])
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)

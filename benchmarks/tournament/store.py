@@ -6,7 +6,6 @@ A lock that dies with its process lets several workers share one store.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from tournament import trajectory
 from tournament.data import Data
@@ -84,13 +84,16 @@ class Store:
 
     @contextmanager
     def _claimed(self, settings: Settings) -> Iterator[bool]:
-        with (self.folder / f"{settings.key}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
+        lock = FileLock(self.folder / f"{settings.key}.lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            yield False
+            return
+        try:
             yield True
+        finally:
+            lock.release()
 
     def _record(self, settings: Settings) -> Path:
         return self.folder / f"{settings.key}.json"

@@ -89,7 +89,7 @@ class Recipe:
 
     @property
     def weight_decay(self) -> float:
-        """λ = 1/(N·variance)."""
+        """λ that the prior is for the mean loss: 1/(N·variance), times the unit of energy."""
         return weight_decay(self.prior_variance, self.num_data) * self.unit
 
     @property
@@ -104,7 +104,7 @@ class Recipe:
             "num_data": self.num_data,
             "eta": self.eta,
             "temperature": self.temperature * self.unit,
-            "weight_decay": self.weight_decay,
+            "prior_variance": self.prior_variance / self.unit,
             "momentum": self.momentum,
         }
 
