@@ -119,7 +119,7 @@ def keys(text, prefix="r0"):
 
 def test_sections_of_an_image_run(page_of):
     assert keys(page_of("emcmc")) == [
-        *("summary", "setup", "learning", "quality", "calibration", "strange"),
+        *("summary", "setup", "learning", "quality", "calibration", "ood"),
         *("corruption", "diagnostics", "flatness", "images"),
     ]
 
@@ -167,7 +167,7 @@ def test_scores_are_those_of_the_evaluation(runs):
                 assert value == pytest.approx(line[metric], rel=1e-4, abs=1e-6), (member, metric)
 
 
-def test_strange_inputs_are_those_of_the_evaluation(runs):
+def test_ood_scores_are_those_of_the_evaluation(runs):
     from entropy_mcmc.report.sections import detection
 
     run = collect(runs["emcmc"])

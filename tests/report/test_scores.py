@@ -28,20 +28,20 @@ def test_bins_give_the_calibration_error():
 
 
 def test_area_under_the_roc_curve_is_the_auroc():
-    known, strange = RNG.normal(0, 1, 200).round(1), RNG.normal(0.7, 1, 150).round(1)  # ties
-    alarms, hits = roc(known, strange)
+    known, other = RNG.normal(0, 1, 200).round(1), RNG.normal(0.7, 1, 150).round(1)  # ties
+    alarms, hits = roc(known, other)
     assert (alarms[0], hits[0], alarms[-1], hits[-1]) == (0, 0, 1, 1)
     area = np.trapezoid(hits, alarms)
-    assert area == pytest.approx(metrics.auroc(known, strange), abs=1e-12)
+    assert area == pytest.approx(metrics.auroc(known, other), abs=1e-12)
 
 
 def test_roc_counts_alarms_as_written():
-    known, strange = np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0])
+    known, other = np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0])
     points = {
-        (float((known >= edge).mean()), float((strange >= edge).mean()))
+        (float((known >= edge).mean()), float((other >= edge).mean()))
         for edge in (1.0, 2.0, 3.0, 4.0, 5.0)
     }
-    found = set(zip(*(values.tolist() for values in roc(known, strange)), strict=True))
+    found = set(zip(*(values.tolist() for values in roc(known, other)), strict=True))
     assert {(round(a, 9), round(h, 9)) for a, h in found} == {
         (round(a, 9), round(h, 9)) for a, h in points
     }

@@ -23,7 +23,7 @@ from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.methods import METHODS as TABLE
 from entropy_mcmc.run.methods import choose_eta, fill, gradients_per_step
-from entropy_mcmc.run.predict import predict_file
+from entropy_mcmc.run.predict import predict_file, prepare
 from entropy_mcmc.run.runner import run
 from entropy_mcmc.run.step_schedule import Plan, cycle_steps
 from entropy_mcmc.run.training_batches import source_of
@@ -188,6 +188,10 @@ def test_predictions_do_not_depend_on_the_batch_size(tmp_path):
         predict_file(found, tmp_path / "in.npz", tmp_path / f"{name}.npz", size)
     first, second = (np.load(tmp_path / f"{name}.npz") for name in "ab")
     assert set(first.files) == {"class", "probabilities", "entropy", "mutual_information"}
+    each = found.posterior.sample_predictions(prepare(found, np.load(tmp_path / "in.npz")["x"]))
+    np.testing.assert_allclose(first["probabilities"], each.mean(0), atol=1e-6)
+    expected = metrics.mutual_information(each)
+    np.testing.assert_allclose(first["mutual_information"], expected, atol=1e-6)
     for name in first.files:
         np.testing.assert_allclose(first[name], second[name], atol=1e-6)
     expected = found.posterior.predict_proba(torch.as_tensor(x))

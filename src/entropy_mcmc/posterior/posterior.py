@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from entropy_mcmc.errors import StateError, check_choice, check_count, check_not_negative
 from entropy_mcmc.posterior import predictive, ranks, writing
 from entropy_mcmc.posterior.batches import Batches, home
-from entropy_mcmc.posterior.collecting import due, step_of
 from entropy_mcmc.posterior.forward import Output, Piece, pieces, tensor_of
 from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, ROLES, Manifest, Sample
 from entropy_mcmc.posterior.predictive import RegressionPrediction
 from entropy_mcmc.posterior.private_copy import Workspace, lock_of
 from entropy_mcmc.posterior.reading import Reader
 from entropy_mcmc.posterior.refreshing import refreshed
+from entropy_mcmc.posterior.sample_tensors import due, step_of
 from entropy_mcmc.posterior.store import Store
 
 

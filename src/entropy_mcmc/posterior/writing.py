@@ -13,8 +13,8 @@ from entropy_mcmc import __version__
 from entropy_mcmc.posterior import ranks
 from entropy_mcmc.posterior.batches import home
 from entropy_mcmc.posterior.batchnorm import norm_layers
-from entropy_mcmc.posterior.collecting import dtype_name, is_replay, split, tensors_for_disk
 from entropy_mcmc.posterior.manifest import Manifest, Sample, StoredFile
+from entropy_mcmc.posterior.sample_tensors import dtype_name, is_replay, split, tensors_for_disk
 from entropy_mcmc.posterior.store import OpenTensor, Store
 from entropy_mcmc.posterior.tensors import (
     Slot,

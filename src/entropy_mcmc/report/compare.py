@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from entropy_mcmc import metrics
 from entropy_mcmc.report.collect import Flatness, RunData
-from entropy_mcmc.report.figures import learning, quality, regression, strange
+from entropy_mcmc.report.figures import learning, ood, quality, regression
 from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.findings import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, notice, piece
@@ -59,7 +59,7 @@ def overview_section(runs: Sequence[RunData]) -> Section:
     lead = (
         "Every row is one run; the best value of a column is marked, the notes say whether the "
         "lead is clear."
-    ) + (" AUROC: strange inputs recognised, mean over the sets." if "auroc" in columns else "")
+    ) + (" AUROC: OOD inputs detected, mean over the sets." if "auroc" in columns else "")
     return Section("overview", "At a glance", lead, content)
 
 
@@ -148,8 +148,8 @@ def coverage(runs: Sequence[RunData]) -> Figure | None:
 
 
 def detectors(runs: Sequence[RunData]) -> list[Figure]:
-    """A ROC figure for each strange set."""
-    curves: dict[str, list[strange.Detector]] = {}
+    """A ROC figure for each OOD set."""
+    curves: dict[str, list[ood.Detector]] = {}
     for i, run in enumerate(runs):
         if not isinstance(run.predicted, Classified):
             continue
@@ -157,18 +157,15 @@ def detectors(runs: Sequence[RunData]) -> list[Figure]:
         for name, probs in run.predicted.ood.items():
             other = metrics.predictive_entropy(probs)
             curves.setdefault(name, []).append((run.name, known, other, i, i, i))
-    return [
-        strange.roc_figure(found, f"ROC: {strange.strange_name(name)}")
-        for name, found in curves.items()
-    ]
+    return [ood.roc_figure(found, f"ROC: {ood.ood_name(name)}") for name, found in curves.items()]
 
 
 def corruptions(runs: Sequence[RunData]) -> list[Figure | None]:
     """Accuracy and ECE by severity, for runs that were evaluated on corruptions."""
-    shown = [(i, run) for i, run in enumerate(runs) if strange.corruption_kinds(run)]
+    shown = [(i, run) for i, run in enumerate(runs) if ood.corruption_kinds(run)]
     return [
-        strange.severity_figure(
-            [(r.name, strange.corruption_points(r, "mean", r.method, metric), i) for i, r in shown],
+        ood.severity_figure(
+            [(r.name, ood.corruption_points(r, "mean", r.method, metric), i) for i, r in shown],
             metric,
             title,
         )

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from entropy_mcmc.report.collect import Flatness, RunData
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
-from entropy_mcmc.report.figures.strange import (
+from entropy_mcmc.report.figures.ood import (
     corruption_kinds,
     corruption_points,
     severity_figure,

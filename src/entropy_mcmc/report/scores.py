@@ -136,11 +136,11 @@ def _regressed(name: str, networks: int, mean: Floats, variance: Floats, targets
 
 
 def roc(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:
-    """False alarms on known inputs against hits on strange ones, for every threshold."""
+    """False alarms on known inputs against hits on OOD ones, for every threshold."""
     edges = np.unique(np.concatenate([inside, outside]))[::-1]
-    known, strange = np.sort(inside), np.sort(outside)
+    known, other = np.sort(inside), np.sort(outside)
     alarms = 1 - np.searchsorted(known, edges, side="left") / len(known)
-    hits = 1 - np.searchsorted(strange, edges, side="left") / len(strange)
+    hits = 1 - np.searchsorted(other, edges, side="left") / len(other)
     return np.concatenate([[0.0], alarms]), np.concatenate([[0.0], hits])
 
 

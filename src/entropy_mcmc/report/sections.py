@@ -13,7 +13,7 @@ from entropy_mcmc.evaluation import detection_scores
 from entropy_mcmc.evaluation.sets import SHUFFLED
 from entropy_mcmc.report import findings
 from entropy_mcmc.report.collect import RunData
-from entropy_mcmc.report.figures import quality, regression, strange
+from entropy_mcmc.report.figures import ood, quality, regression
 from entropy_mcmc.report.figures.learning import loss_figure
 from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice, piece
@@ -39,7 +39,7 @@ def sections(run: RunData) -> list[Section]:
         quality_section(run, found),
         regression_section(run),
         calibration_section(run),
-        strange_section(run),
+        ood_section(run),
         findings.corruption_section(run),
         findings.diagnostics_section(run),
         findings.flatness_section(run.flatness),
@@ -90,7 +90,7 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
     base = {} if run.baseline is None else detection(run.baseline)
     for name, scores in detection(run).items():
         beside = f"one SGD network: {fixed(base[name]['auroc'])}" if name in base else ""
-        shown.append((f"{strange.strange_name(name)}, AUROC ↑", fixed(scores["auroc"]), beside))
+        shown.append((f"{ood.ood_name(name)}, AUROC ↑", fixed(scores["auroc"]), beside))
     shown.append(("networks kept", str(len(run.samples)), ""))
     return piece("definitions", "tiles", shown)
 
@@ -211,45 +211,45 @@ def regression_section(run: RunData) -> Section | None:
     return Section("regression", "Predictions and intervals", lead, [figures])
 
 
-def strange_section(run: RunData) -> Section | None:
-    """Entropy on strange inputs, and how well they are recognised."""
+def ood_section(run: RunData) -> Section | None:
+    """Entropy on OOD inputs, and how well they are detected."""
     if not isinstance(run.predicted, Classified):
         return None
     notes = [notice(words) for words in run.predicted.notes]
     if not run.predicted.ood:
-        return Section("strange", "Strange inputs", "", notes) if notes else None
-    figures: list[Figure] = [strange.histogram_figure(run.predicted)]
-    figures.append(strange.roc_figure(detectors(run)))
+        return Section("ood", "Out-of-distribution inputs", "", notes) if notes else None
+    figures: list[Figure] = [ood.histogram_figure(run.predicted)]
+    figures.append(ood.roc_figure(detectors(run)))
     rows = []
     for who, one in (("whole posterior", run), (BASELINE, run.baseline)):
         rows += [] if one is None else _detection_rows(who, one)
     head = ["set", "who", *map(arrow, ("auroc", "fpr95", "aupr"))]
     return Section(
-        "strange",
-        "Strange inputs",
-        "Inputs unlike the training data (out of distribution): a good model is unsure of them."
+        "ood",
+        "Out-of-distribution inputs",
+        "Inputs unlike the training data (OOD): a good model is unsure of them."
         + (SHUFFLED_MEANS if SHUFFLED in run.predicted.ood else ""),
-        [figures, Table("Recognising strange inputs by entropy", head, rows), *notes],
+        [figures, Table("Detecting OOD inputs by entropy", head, rows), *notes],
     )
 
 
 def _detection_rows(who: str, run: RunData) -> list[list[object]]:
     return [
-        [strange.strange_name(name), who, *(cell(n, scores[n]) for n in ("auroc", "fpr95", "aupr"))]
+        [ood.ood_name(name), who, *(cell(n, scores[n]) for n in ("auroc", "fpr95", "aupr"))]
         for name, scores in detection(run).items()
     ]
 
 
-def detectors(run: RunData) -> list[strange.Detector]:
+def detectors(run: RunData) -> list[ood.Detector]:
     """Curves of the posterior (solid) and of the baseline (dashed), a colour per set."""
-    found: list[strange.Detector] = []
+    found: list[ood.Detector] = []
     for dash, (who, one) in enumerate((("", run), (", SGD", run.baseline))):
         if one is None or not isinstance(one.predicted, Classified):
             continue
         known = metrics.predictive_entropy(one.predicted.average())
         for slot, (name, probs) in enumerate(one.predicted.ood.items(), 1):
             other = metrics.predictive_entropy(probs)
-            label = f"{strange.strange_name(name)}{who}"
+            label = f"{ood.ood_name(name)}{who}"
             found.append((label, known, other, None, slot, dash))
     return found
 

@@ -58,14 +58,14 @@ METRICS = {
     "auroc": (
         "AUROC",
         "higher",
-        "Probability that a strange input has a higher entropy than a known one; 0.5 is chance.",
+        "Probability that a OOD input has a higher entropy than a known one; 0.5 is chance.",
     ),
     "fpr95": (
         "FPR95",
         "lower",
-        "Share of known inputs that raise a false alarm when 95 % of strange ones are caught.",
+        "Share of known inputs that raise a false alarm when 95 % of OOD ones are caught.",
     ),
-    "aupr": ("AUPR", "higher", "Area under the precision–recall curve, strange inputs positive."),
+    "aupr": ("AUPR", "higher", "Area under the precision–recall curve, OOD inputs positive."),
 }
 SHARES = ("accuracy", "coverage", "fpr95")
 GLOSSARY = (
@@ -92,7 +92,7 @@ GLOSSARY = (
     ),
     (
         "ROC curve",
-        "for every alarm threshold, the share of strange inputs caught against the share "
+        "for every alarm threshold, the share of OOD inputs caught against the share "
         "of known inputs that raise a false alarm. Up and to the left is better.",
     ),
     ("Effective sample size", "how many independent samples would be worth as much as these."),
@@ -110,7 +110,7 @@ CLASSES = {
     ),
     "notmnist": tuple("ABCDEFGHIJ"),
 }
-STRANGE = {"shuffled": "shuffled pixels"}
+OOD_NAMES = {"shuffled": "shuffled pixels"}
 
 
 def class_name(data: str, label: int) -> str:

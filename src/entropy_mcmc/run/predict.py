@@ -1,8 +1,7 @@
-"""`emcmc predict`: a file of inputs in, a file of predictions out, a batch at a time."""
+"""`emcmc predict`: a file of inputs in, a file of predictions out, as a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from entropy_mcmc.data import Dataset
 from entropy_mcmc.data.tabular import read_npz
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
 from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.predictive import Mean
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.likelihood import check_finite_rows
@@ -32,9 +32,7 @@ def predict_file(run: Run, source: Path, target: Path, batch_size: int = 256) ->
         if path.suffix not in SUFFIXES:
             raise ConfigError(f"files must end in .npz or .csv, got {str(path)!r}")
     inputs = prepare(run, read_inputs(source))
-    parts = list(predictions(run, inputs, batch_size))
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    write_predictions(target, columns)
+    write_predictions(target, predictions(run, inputs, batch_size))
     return len(inputs)
 
 
@@ -107,27 +105,36 @@ def _as_stored(inputs: Tensor, dtype: torch.dtype) -> Tensor:
     return inputs.to(torch.uint8)
 
 
-def predictions(run: Run, inputs: Tensor, batch_size: int) -> Iterator[dict[str, Array]]:
-    """Columns of each batch: probabilities, entropy, mutual information; or mean and std."""
-    for start in range(0, len(inputs), batch_size):
-        part = inputs[start : start + batch_size]
-        if run.problem.likelihood == "classification":
-            each = run.posterior.sample_predictions(part).cpu().numpy()
-            mean = each.mean(0)
-            yield {
-                "class": mean.argmax(1),
-                "probabilities": mean,
-                "entropy": metrics.predictive_entropy(mean),
-                "mutual_information": metrics.mutual_information(each),
-            }
-        else:
-            found = run.posterior.predict_distribution(part)
-            std = (found.aleatoric + found.epistemic).sqrt()
-            yield {
-                "mean": found.mean.cpu().numpy(),
-                "std": std.cpu().numpy(),
-                "epistemic_std": found.epistemic.sqrt().cpu().numpy(),
-            }
+def predictions(run: Run, inputs: Tensor, batch_size: int) -> dict[str, Array]:
+    """Columns by name: class, probabilities, entropy and mutual information; or mean and std.
+
+    Each sample is read once, and its predictions are added up batch by batch.
+    """
+    if run.problem.likelihood == "classification":
+        return _classified(run, inputs, batch_size)
+    made = run.posterior.predict_distribution(inputs, batch_size=batch_size)
+    return {
+        "mean": made.mean.cpu().numpy(),
+        "std": made.variance.sqrt().cpu().numpy(),
+        "epistemic_std": made.epistemic.sqrt().cpu().numpy(),
+    }
+
+
+def _classified(run: Run, inputs: Tensor, batch_size: int) -> dict[str, Array]:
+    mean, entropy = Mean(inputs.device), Mean(inputs.device)
+    for piece in run.posterior.stream_predictions(inputs, batch_size=batch_size):
+        mean.add(piece.index, piece.values)
+        entropy.add(piece.index, torch.special.entr(piece.values.double()).sum(-1))
+    probs = mean.result().cpu().numpy()
+    total = metrics.predictive_entropy(probs)
+    # As `metrics.mutual_information`, which wants every sample's predictions at once.
+    shared = np.maximum(total - entropy.result().cpu().numpy(), 0.0)
+    return {
+        "class": probs.argmax(1),
+        "probabilities": probs,
+        "entropy": total,
+        "mutual_information": shared,
+    }
 
 
 def write_predictions(path: Path, columns: dict[str, Array]) -> None:

@@ -14,26 +14,26 @@ from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, s
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.predictions import Classified
 from entropy_mcmc.report.scores import roc
-from entropy_mcmc.report.words import STRANGE
+from entropy_mcmc.report.words import OOD_NAMES
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
 BINS = 24
 CURVE_POINTS = 80
-# (name of the curve, entropies of known inputs, of strange inputs, run number, slot, dash)
+# (name of the curve, entropies of known inputs, of OOD inputs, run number, slot, dash)
 Detector = tuple[str, Floats, Floats, int | None, int, int]
 
 
-def strange_name(name: str) -> str:
-    """A set of strange inputs in words."""
-    return STRANGE.get(name, name)
+def ood_name(name: str) -> str:
+    """A set of OOD inputs in words."""
+    return OOD_NAMES.get(name, name)
 
 
 def histogram_figure(found: Classified) -> Figure:
-    """Predictive entropy on test rows and on each strange set."""
+    """Predictive entropy on test rows and on each OOD set."""
     groups = {"test rows": metrics.predictive_entropy(found.average())}
     for name, probs in found.ood.items():
-        groups[strange_name(name)] = metrics.predictive_entropy(probs)
+        groups[ood_name(name)] = metrics.predictive_entropy(probs)
     edges = np.linspace(0, np.log(found.each.shape[2]), BINS + 1)
     shares = {name: np.histogram(v, edges)[0] / len(v) for name, v in groups.items()}
     series = [
@@ -53,18 +53,16 @@ def histogram_figure(found: Classified) -> Figure:
         for i in range(BINS)
     ]
     return Figure(
-        "How unsure on known and on strange inputs?",
+        "How unsure on known and on OOD inputs?",
         "Shares of inputs by entropy of the whole posterior. The less the shapes overlap, the "
-        "better strange inputs are recognised.",
+        "better OOD inputs are recognised.",
         chart(frame, series, words),
         Table("Entropy", ["entropy (nats)", *shares], rows),
         series,
     )
 
 
-def roc_figure(
-    detectors: Sequence[Detector], title: str = "ROC: catching strange inputs"
-) -> Figure:
+def roc_figure(detectors: Sequence[Detector], title: str = "ROC: catching OOD inputs") -> Figure:
     """One curve per detector, thinned to its turning points at equal steps."""
     series, rows, words = [], [], []
     for name, inside, outside, run, slot, dash in detectors:
@@ -78,7 +76,7 @@ def roc_figure(
             for a, h in list(zip(alarms, hits, strict=True))[:: max(1, len(hits) // 20)]
         ]
     share = Axis("false alarms on test rows", 0.0, 1.0, write=share_tick)
-    frame = Frame(share, Axis("strange inputs caught", 0.0, 1.0, write=share_tick))
+    frame = Frame(share, Axis("OOD inputs caught", 0.0, 1.0, write=share_tick))
     return Figure(
         title,
         "An alarm is raised above a threshold of entropy; the curve goes through all thresholds. "
