@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from entropy_mcmc.data import download, sources
+from entropy_mcmc.data import download
+from entropy_mcmc.data import official_files as sources
 from entropy_mcmc.data.download import fetch, install
 from entropy_mcmc.data.official_files import REMOTES, Remote, published_md5
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError

@@ -30,7 +30,7 @@ def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -
     done = run(config, more_cycles=more_cycles, override=override)
     if _wants_baseline(config):
         chains = done.record.config.chains
-        run(baseline_config(replace(config, chains=chains)), override=override)
+        run(baseline_config(replace(config, chains=chains)), override=override, like=done)
     return _report(done, given_by_user(config, silent=True)) if done.is_main else None
 
 

@@ -11,7 +11,7 @@ from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.config_file import NAME as CONFIG
 from entropy_mcmc.run.devices import DOUBLE, check_device
 from entropy_mcmc.run.model_and_data import build_problem
-from entropy_mcmc.run.runner import Run
+from entropy_mcmc.run.runner import Run, shared_data
 from entropy_mcmc.run.trust import NOTHING, Trust, accept
 
 BASELINE = "baseline"
@@ -43,9 +43,7 @@ def load_run(
                 "in that program, or name them as module:function"
             )
     accept(record.config, trust, folder / CONFIG)
-    same = like is not None and like.record.config.data == record.config.data
-    data = (like.problem.train, like.problem.test) if same and like is not None else None
-    problem = build_problem(record.config, data=data)
+    problem = build_problem(record.config, data=shared_data(like, record.config))
     model = problem.model.double() if record.config.compute.precision == DOUBLE else problem.model
     posterior = Posterior.open(folder, model.to(place), output=problem.output)
     return Run(folder, record, replace(problem, model=model), posterior, trust=trust)

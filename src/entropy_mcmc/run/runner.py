@@ -73,6 +73,7 @@ def run(
     loss: Any = None,
     more_cycles: int | None = None,
     override: bool = False,
+    like: Run | None = None,
 ) -> Run:
     """Run, or go on with, what the config describes.
 
@@ -83,6 +84,7 @@ def run(
         loss: A mean loss (output, target) → scalar, instead of `config.loss`.
         more_cycles: Extend a finished run by this many cycles per chain.
         override: Go on although versions, threads or processor differ from the first start.
+        like: A run whose data are taken, if they are the same, instead of being read again.
     """
     if more_cycles is not None:
         check_count("more_cycles", more_cycles)
@@ -90,7 +92,9 @@ def run(
         torch.set_num_threads(config.compute.threads)
     folder = Path(config.folder)
     fabric = make_fabric(config)
-    problem = build_problem(config, model, data, loss)
+    problem = build_problem(
+        config, model, shared_data(like, config) if data is None else data, loss
+    )
     config = fill(config, problem.likelihood)
     with loss_explained(fabric), _locked(fabric, folder):
         own = own_fabric(fabric, config)
@@ -110,6 +114,13 @@ def run(
         context = _context(record, folder, own, problem, network, module)
         context = _run_chains(context, fabric)
         return Run(folder, record, problem, context.posterior, fabric.is_global_zero)
+
+
+def shared_data(like: Run | None, config: RunConfig) -> tuple[Any, Any] | None:
+    """Training and test data of a run, if its config reads the same ones; else None."""
+    if like is None or like.record.config.data != config.data:
+        return None
+    return like.problem.train, like.problem.test
 
 
 @contextmanager
