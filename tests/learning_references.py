@@ -6,6 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from entropy_mcmc import flatness
+from entropy_mcmc.flatness.learning_coefficient import estimate
+
 
 class Population(nn.Module):
     """A model whose output is its population loss: the data only give n.
@@ -30,6 +33,17 @@ def mean(output, target):
 def rows(n):
     """Data of n rows, which the population losses do not look at."""
     return torch.zeros(n, 1, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+
+
+def half_square(output, target):
+    return (output - target).square().sum(1).mean() / 2
+
+
+def of_population(loss, copies, size, n, **options):
+    """λ̂ per copy, and the whole estimate."""
+    sampling = flatness.LocalSampling(num_data=n, batch_size=None, **options)
+    found = estimate(Population(loss, copies, size), mean, rows(1), sampling)
+    return found.value / copies, found
 
 
 def normal_crossing(exponents):

@@ -210,13 +210,23 @@ def _predict() -> Any:
 def _flatness() -> Any:
     parser = ArgumentParser(
         allow_abbrev=False,
-        description="Fisher, Hessian, sharpness and interpolation of the last θ and guide of runs.",
+        description="Fisher, Hessian, sharpness, interpolation and local learning coefficient "
+        "of the last θ and guide of runs.",
     )
     parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
     parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
     parser.add_argument("-o", "--output", type=str | None, default=None, help="folder to write")
     parser.add_argument(
         "--surface", action="store_true", help="also draw the loss on a plane through three samples"
+    )
+    parser.add_argument(
+        "--learning_steps",
+        type=int,
+        default=800,
+        help="steps per chain of the local learning coefficient; 0 leaves it out",
+    )
+    parser.add_argument(
+        "--localisation", type=float, default=200.0, help="of the local learning coefficient"
     )
     parser.add_argument("--device", type=str, default="cpu", help="where to compute")
     add_trust_options(parser, type=str | None)

@@ -9,6 +9,7 @@ import torch
 
 from entropy_mcmc import flatness
 from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.flatness.learning_coefficient import estimate
 
 SETTINGS = flatness.Settings(
     eigenvalues=2, probes=4, lanczos_steps=10, directions=2, distances=(0.0, 1.0)
@@ -63,12 +64,30 @@ def test_table_and_records(compared):
     assert [r["name"] for r in json.loads(json.dumps(comparison.records()))] == ["theta", "guide"]
 
 
+def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
+    sampling = flatness.LocalSampling(steps=40, chains=2, batch_size=None, localisation=1e4)
+    states = {"theta": plain.model.state_dict()}
+    args = (plain.model, plain.loss, plain.data, states)
+    found = flatness.compare(*args, settings=replace(SETTINGS, learning=sampling))
+    row, alone = found.rows[0], estimate(*args[:3], sampling)
+    assert row.learning_coefficient == alone.value
+    assert row.learning_coefficient_error == alone.standard_error
+    (line,) = [t for t in str(found).splitlines() if t.startswith("local learning coefficient")]
+    assert f"{alone.value:.4g} ± {alone.standard_error:.2g}" in line
+    wild = flatness.compare(*args, settings=replace(SETTINGS, learning=replace(sampling, lr=1e8)))
+    assert wild.rows[0].learning_coefficient is None
+    assert "Learning coefficient of theta, not trustworthy: 2 of 2 chains diverged" in str(wild)
+    assert "failed" in str(wild)
+    json.dumps(wild.records(), allow_nan=False)
+
+
 def test_a_measure_that_was_not_made_is_no_line(plain):
     state = plain.model.state_dict()
     found = flatness.compare(
         plain.model, plain.loss, plain.data, {"theta": state}, settings=SETTINGS
     )
     assert "test error" not in str(found)
+    assert "earning coefficient" not in str(found)
 
 
 def test_batches_and_test_rows_change_only_the_work(problem):

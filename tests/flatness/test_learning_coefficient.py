@@ -14,30 +14,17 @@ import torch
 from torch import nn
 
 from entropy_mcmc import flatness
-from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.learning_coefficient import estimate
 from entropy_mcmc.flatness.localised import partition
 from learning_references import (
-    Population,
     crossing_by_quadrature,
+    half_square,
     linear_network,
     linear_network_by_gibbs,
-    mean,
     normal_crossing,
+    of_population,
     pair_by_quadrature,
-    rows,
 )
-
-
-def half_square(output, target):
-    return (output - target).square().sum(1).mean() / 2
-
-
-def of_population(loss, copies, size, n, **options):
-    """λ̂ per copy, and the whole estimate."""
-    sampling = flatness.LocalSampling(num_data=n, batch_size=None, **options)
-    found = estimate(Population(loss, copies, size), mean, rows(1), sampling)
-    return found.value / copies, found
 
 
 @pytest.mark.parametrize("part", [0.05, 0.5, 1.2])
@@ -288,88 +275,3 @@ def test_bfloat16_weights_move_in_single_precision():
     found = estimate(model, lambda o, y: (o - y).float().square().mean() / 2, data, sampling)
     assert 0 < found.value < 4
     assert torch.equal(model.weight, before)
-
-
-WRONG = {
-    "diverged": {"lr": 1e4},
-    "shorter than": {"steps": 20},
-    "too few": {"steps": 4, "chains": 1},
-}
-
-
-@pytest.mark.parametrize("words", WRONG)
-def test_settings_that_fail_are_warned_about(plain, words):
-    with pytest.warns(UserWarning, match=words):
-        found = flatness.local_learning_coefficient(
-            plain.model, plain.loss, plain.data, **WRONG[words]
-        )
-    assert not found.trustworthy
-    assert f"not trustworthy: {found.warnings[0]}" in str(found)
-    assert math.isnan(found.value) == (words == "diverged")
-
-
-def test_a_maximum_is_negative_and_left():
-    """On −½w² inside a wide wall the chain runs outwards and the loss falls."""
-    _, found = of_population(
-        lambda w: (-w.square() / 2 + w**4 / 8).sum(1),
-        50,
-        1,
-        100,
-        localisation=2.0,
-        lr=0.02,
-        steps=1500,
-        chains=2,
-    )
-    text = " ".join(found.warnings)
-    assert "negative" in text
-    assert "the chains left" in text
-
-
-def test_chains_in_different_basins_have_not_mixed():
-    """Between two deep wells, on an even crest: each chain stays in the one that it falls into."""
-    _, found = of_population(
-        lambda w: 40 * torch.minimum((w + 1).square(), 2 * (w - 0.5).square() + 0.5).sum(1),
-        1,
-        1,
-        100,
-        localisation=0.01,
-        lr=0.002,
-        steps=100,
-        chains=8,
-    )
-    assert "not mixed" in " ".join(found.warnings)
-
-
-def test_a_good_estimate_reads_well(recwarn):
-    model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
-    x = torch.eye(2, dtype=torch.float64).repeat(50, 1)
-    found = flatness.local_learning_coefficient(
-        model, half_square, (x, model(x).detach()), localisation=2.0, steps=1200, chains=2
-    )
-    assert not recwarn.list
-    lines = str(found).splitlines()
-    assert lines[0].startswith(f"local learning coefficient {found.value:.4g} ± ")
-    assert "a regular model of 2 parameters: 1" in lines[0]
-    assert f"R-hat {found.rhat:.3f}" in lines[1]
-    assert len(lines) == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"localisation": 0.0}, "localisation=0.0"),
-        ({"lr": "best"}, "lr='best'"),
-        ({"lr": -1.0}, "lr=-1.0"),
-        ({"scale": "norm"}, "scale='norm'"),
-        ({"scale": {"nothing": 1.0}}, "nothing"),
-        ({"scale": {"0.bias": 0.0}}, "0.bias.*positive"),
-        ({"scale": {"0.bias": torch.ones(3)}}, r"shape \(4,\)"),
-        ({"burn_in": 2000}, "burn_in=2000"),
-        ({"temperature": 0.0}, "temperature=0.0"),
-        ({"num_data": 1}, "num_data=1"),
-        ({"chains": 0}, "chains=0"),
-    ],
-)
-def test_bad_options_are_refused(plain, options, words):
-    with pytest.raises(ConfigError, match=words):
-        flatness.local_learning_coefficient(plain.model, plain.loss, plain.data, **options)

@@ -36,8 +36,13 @@ def measured_flatness(folder):
     """What `emcmc flatness` writes, without the minutes it takes."""
     folder.mkdir()
     names = ("loss", "test_error", "fisher_mean", "trace", "trace_error", "sharpness", "rise")
+    learning = {
+        "learning_coefficient": 3.5,
+        "learning_coefficient_error": 0.1,
+        "learning_coefficient_warning": "the chains have not mixed",
+    }
     rows = [
-        {"name": name, **dict.fromkeys(names, 0.25), "top_eigenvalue": 2.5}
+        {"name": name, **dict.fromkeys(names, 0.25), "top_eigenvalue": 2.5, **learning}
         for name in ("emcmc theta", "emcmc guide")
     ]
     (folder / "flatness.json").write_text(json.dumps(rows))

@@ -124,6 +124,12 @@ def test_sections_of_an_image_run(page_of):
     ]
 
 
+def test_a_doubtful_learning_coefficient_is_said_to_be_so(page_of):
+    text = page_of("emcmc")
+    assert "3.5 ± 0.1" in text
+    assert "Learning coefficient of emcmc theta, not trustworthy: the chains have not" in text
+
+
 def test_sections_of_tables(page_of):
     assert keys(page_of("regression")) == [
         *("summary", "setup", "learning", "quality", "regression", "diagnostics"),

@@ -95,8 +95,15 @@ def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):
 
 def test_the_command_line(runs, tmp_path, capsys):
     arguments = ["flatness", str(runs / "sgd"), "--subset", "16", "--trust", "-o", str(tmp_path)]
-    assert main(arguments) == 0
-    assert "sgd theta" in capsys.readouterr().out
+    assert main([*arguments, "--learning_steps", "60", "--localisation", "1e4"]) == 0
+    shown = capsys.readouterr().out
+    assert "sgd theta" in shown
+    (row,) = json.loads((tmp_path / "flatness.json").read_text())
+    value, error = row["learning_coefficient"], row["learning_coefficient_error"]
+    assert "local learning coefficient" in shown
+    assert f"{value:.4g} ± {error:.2g}" in shown
+    assert main([*arguments, "--learning_steps", "0"]) == 0
+    assert "earning coefficient" not in capsys.readouterr().out
 
 
 def test_runs_of_different_models_are_refused(runs, tmp_path):

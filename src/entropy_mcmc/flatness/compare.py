@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from entropy_mcmc.flatness.hessian import (
     top_eigenvalues,
 )
 from entropy_mcmc.flatness.interpolation import Interpolation, interpolate_random
+from entropy_mcmc.flatness.learning_coefficient import LocalSampling, estimate
 from entropy_mcmc.flatness.problem import (
     Data,
     Loss,
@@ -56,11 +58,15 @@ class Settings:
     ascent_steps: int = 5
     chunk: int | None = None
     seed: int = 0
+    learning: LocalSampling | None = None  # of the local learning coefficient; None leaves it out
 
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one state; `loss` and Fisher on all data, the rest on the Hessian's."""
+    """The numbers of one state.
+
+    Loss, Fisher and learning coefficient are of all data, the rest of the Hessian's.
+    """
 
     name: str
     loss: float
@@ -72,6 +78,9 @@ class Row:
     trace_error: float
     sharpness: float
     rise: float
+    learning_coefficient: float | None = None
+    learning_coefficient_error: float | None = None
+    learning_coefficient_warning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,9 +122,9 @@ def compare(
 ) -> Comparison:
     """Measure every state (parameters and batch-norm buffers) in the same way, same seeds.
 
-    Fisher and loss use `data`; Hessian, sharpness and interpolation use `hessian_data` (a fixed
-    `subset`) if given. Batch norm uses each state's own stored statistics. The model is left
-    as it was.
+    Fisher, loss and learning coefficient use `data`; Hessian, sharpness and interpolation use
+    `hessian_data` (a fixed `subset`) if given. Batch norm uses each state's own stored statistics.
+    The model is left as it was.
     """
     if not states:
         raise ConfigError("states must name at least one state, got none")
@@ -127,10 +136,30 @@ def compare(
         for name, state in states.items():
             load(model, state)
             curves = _measure(model, loss, data, small, some, error, chosen)
-            rows.append(_row(name, model, loss, data, small, test, error, chosen, curves))
+            row = _row(name, model, loss, data, small, test, error, chosen, curves)
+            rows.append(_with_learning(row, model, loss, data, chosen.learning))
             measured[name] = curves
     sizes = Sizes(_count(data), _count(small), chosen.rho, float(chosen.distances[-1]))
     return Comparison(rows, measured, sizes)
+
+
+def _with_learning(
+    row: Row, model: nn.Module, loss: Loss, data: Data, sampling: LocalSampling | None
+) -> Row:
+    if sampling is None:
+        return row
+    found = estimate(model, loss, data, sampling)
+    return replace(
+        row,
+        learning_coefficient=_finite(found.value),
+        learning_coefficient_error=_finite(found.standard_error),
+        learning_coefficient_warning="; ".join(found.warnings) or None,
+    )
+
+
+def _finite(value: float) -> float | None:
+    """The value, or None where JSON has no number for it."""
+    return value if math.isfinite(value) else None
 
 
 def _in_batches(data: Data, size: int) -> Data:

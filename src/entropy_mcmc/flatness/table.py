@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,11 +35,28 @@ def table(records: Sequence[Record], sizes: Sizes) -> str:
         f"{sizes.hessian} of them.\nBatch norm as stored with each sample. \u00b1: standard error "
         "over the probes."
     )
-    return "\n".join([*text, note])
+    return "\n".join([*text, note, *_learning_notes(records, sizes)])
+
+
+def _learning_notes(records: Sequence[Record], sizes: Sizes) -> list[str]:
+    """What the learning coefficient was measured on, and why not to trust it."""
+    if not any("learning_coefficient" in r for r in records):
+        return []
+    lines = []
+    if any(r["learning_coefficient"] is not None for r in records):
+        lines.append(
+            f"Local learning coefficient: {sizes.data} training rows, \u00b1 over its draws."
+        )
+    return lines + [
+        f"Learning coefficient of {r['name']}, not trustworthy: {r['learning_coefficient_warning']}"
+        for r in records
+        if r["learning_coefficient_warning"]
+    ]
 
 
 def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]]]:
     traces = [f"{r['trace']:.4g} \u00b1 {r['trace_error']:.2g}" for r in records]
+    learning = [_learning_cell(record) for record in records]
     found = [
         ("training loss", _cells(records, "loss")),
         ("test error", _cells(records, "test_error")),
@@ -48,8 +66,18 @@ def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]
         ("Hessian, trace", traces),
         (f"rise of the loss, worst within {sizes.rho:g} (SAM)", _cells(records, "sharpness")),
         (f"rise of the loss, random directions at {sizes.distance:g}", _cells(records, "rise")),
+        ("local learning coefficient", learning),
     ]
     return [line for line in found if any(line[1])]
+
+
+def _learning_cell(record: Record) -> str:
+    """Value and error; a question mark where the estimate is not to be trusted."""
+    value, error = (record.get(n) for n in ("learning_coefficient", "learning_coefficient_error"))
+    if value is None:
+        return "failed" if record.get("learning_coefficient_warning") else ""
+    mark = "?" if record.get("learning_coefficient_warning") else ""
+    return f"{value:.4g} \u00b1 {math.nan if error is None else error:.2g}{mark}"
 
 
 def _cells(records: Sequence[Record], name: str) -> list[str]:

@@ -28,6 +28,10 @@ FLATNESS_COLUMNS = {
     "trace": ("Hessian trace", "sum of curvatures over all directions"),
     "sharpness": ("sharpness", "rise of the loss at the worst near point (SAM, ρ = 0.05)"),
     "rise": ("rise", "rise of the loss along random directions, at the end of the line"),
+    "learning_coefficient": (
+        "learning coefficient",
+        "half the number of directions that the loss pins down (local learning coefficient)",
+    ),
 }
 PICTURES = {
     "fisher": "Histograms of the diagonal Fisher: mass near 0 means flat.",
@@ -167,10 +171,22 @@ def flatness_section(found: Flatness | None) -> Section | None:
         "Measured at the last sample of each variable.",
         [
             table,
+            *_learning_notices(found),
             piece("meanings", meanings),
             piece("pictures", pictures),
         ],
     )
+
+
+def _learning_notices(found: Flatness) -> list[Markup]:
+    """Why a learning coefficient is not to be trusted."""
+    return [
+        notice(
+            f"Learning coefficient of {row.get('name', '?')}, not trustworthy: {text}", "warning"
+        )
+        for row in found.rows
+        if isinstance(text := row.get("learning_coefficient_warning"), str)
+    ]
 
 
 def _cell(column: str, row: dict[str, Any]) -> str:

@@ -25,6 +25,9 @@ State = Mapping[str, Tensor]
 RESOLUTION = 15  # of the surface: 225 losses
 REFRESH_ROWS = 125
 Settings = flatness.Settings
+LEARNING_STEPS = 800  # of each of two chains of the local learning coefficient
+LEARNING_ROWS = 64  # per step
+LOCALISATION = 200.0  # weights stay within about 7 % of their tensor's root mean square
 
 
 def flatness_command(
@@ -34,22 +37,28 @@ def flatness_command(
     output: str | None = None,
     device: str = "cpu",
     surface: bool = False,
+    learning_steps: int = LEARNING_STEPS,
+    localisation: float = LOCALISATION,
     settings: Settings | None = None,
     trust: Trust = NOTHING,
 ) -> flatness.Comparison:
     """Compare runs of one model on one training set; writes a table, JSON and figures.
 
-    The Fisher diagonal uses all training rows as the network sees them without augmentation; the
-    Hessian, the sharpness, the lines and the surface use a fixed random `subset`. On the line
+    The Fisher diagonal and the local learning coefficient use all training rows as the network sees
+    them without augmentation; the Hessian, the sharpness, the lines and the surface use a fixed
+    random `subset`. The learning coefficient measures the weights relative to the root mean square
+    of their tensor, so that networks of different weight scale can be compared. On the line
     from θ to its guide and on the surface, batch-norm statistics are taken anew at every point.
 
     Args:
         folders: Run folders.
-        subset: Training rows for all but the Fisher diagonal and the loss.
+        subset: Training rows for all but loss, Fisher diagonal and learning coefficient.
         output: Folder to write; else `flatness` in the first run folder.
         device: Where to compute.
         surface: Also draw the loss on the plane through three samples, which takes longer.
-        settings: How much work is done.
+        learning_steps: Steps of each chain of the learning coefficient; 0 leaves it out.
+        localisation: γ of the learning coefficient, for weights relative to their tensor's size.
+        settings: How much work is done; wins over the two above.
         trust: Functions of other modules that the runs may name.
     """
     runs = [load_run(folder, device, trust) for folder in folders]
@@ -65,13 +74,22 @@ def flatness_command(
     few = flatness.subset(train, min(subset, len(train[0])))
     test = test if first.problem.likelihood == "classification" else None
     network, loss = first.problem.model, first.problem.loss
+    settings = settings or Settings(learning=_learning(learning_steps, localisation))
     comparison = flatness.compare(
         network, loss, train, states, hessian_data=few, test=test, settings=settings
     )
-    scene = _Scene(network, loss, few, test, settings or Settings())
+    scene = _Scene(network, loss, few, test, settings)
     extra = _pairs(scene, states) | (_surface(scene, runs) if surface else {})
     _write(comparison, Path(output) if output else first.folder / "flatness", extra)
     return comparison
+
+
+def _learning(steps: int, localisation: float) -> flatness.LocalSampling | None:
+    if steps == 0:
+        return None
+    return flatness.LocalSampling(
+        localisation=localisation, scale="rms", steps=steps, chains=2, batch_size=LEARNING_ROWS
+    )
 
 
 class _Scene(NamedTuple):
