@@ -1,0 +1,112 @@
+"""The part of every callback that knows no framework: schedule, samples, resuming, batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.schedules import Cyclical
+
+
+class Collector:
+    """Drive a sampler through cycles and keep the samples that are due.
+
+    Args:
+        folder: Folder of the samples: new at the first step, reopened when a training resumes.
+        cycles: Warm restarts of lr.
+        burn_in: Part of each cycle without noise.
+        samples_per_cycle: Samples kept in each.
+        options: Of `Posterior.create`: likelihood, output, roles, dtype, thin, keep_last.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        cycles: int = 4,
+        burn_in: float = 0.8,
+        samples_per_cycle: int = 2,
+        **options: Any,
+    ) -> None:
+        self.folder = Path(folder)
+        self.plan = {"cycles": cycles, "burn_in": burn_in, "samples_per_cycle": samples_per_cycle}
+        self.options = options
+        self.sampler: Optimizer | None = None
+        self.schedule: Cyclical | None = None
+        self._posterior: Posterior | None = None
+
+    @property
+    def posterior(self) -> Posterior:
+        """The samples so far; there are none before the training has begun."""
+        if self._posterior is None:
+            raise StateError("there is no posterior yet: it is made when the training begins")
+        return self._posterior
+
+    def begin(
+        self,
+        model: nn.Module,
+        sampler: Optimizer,
+        total_steps: float,
+        resumed: dict[str, Any] | None = None,
+    ) -> None:
+        """Make or reopen the samples and the schedule; `resumed` is the schedule's saved state."""
+        if not 0 < total_steps < float("inf"):
+            raise ConfigError(
+                f"the number of steps must be known when training begins, got {total_steps}; "
+                "set max_steps, or max_epochs with data of known length"
+            )
+        self.close()
+        self.sampler = sampler
+        self.schedule = Cyclical(sampler, int(total_steps), **self.plan)  # type: ignore[arg-type]
+        if resumed is None:
+            self._posterior = Posterior.create(self.folder, model, **self.options)
+            return
+        if resumed["total_steps"] != self.schedule.total_steps:
+            raise ConfigError(
+                f"a training resumes with the total number of steps that it began with, "
+                f"{resumed['total_steps']}, got {self.schedule.total_steps}; the cycles would "
+                "move otherwise"
+            )
+        self.schedule.load_state_dict(resumed)
+        self._posterior = Posterior.open(
+            self.folder, model, append=True, output=self.options.get("output")
+        )
+
+    def reach(self, step: int) -> bool:
+        """After an optimizer step, the number of steps made: collect if a sample is due.
+
+        A call without a new step (accumulated gradients) does nothing. True if something was kept.
+        """
+        schedule = self.schedule
+        if schedule is None or step <= schedule.last_step:
+            return False
+        cycle = schedule.cycle(schedule.last_step)
+        return schedule.step() and self.posterior.collect(self.sampler, step=step, cycle=cycle) > 0
+
+    def readings(self) -> dict[str, float]:
+        """Numbers for a logger."""
+        assert self.schedule is not None
+        assert self.sampler is not None
+        group = self.sampler.param_groups[0]
+        return {
+            "emcmc/lr": float(group["lr"]),
+            "emcmc/noise": float(group.get("noise", False)),
+            "emcmc/samples": float(len(self.posterior)),
+        }
+
+    def finish(self, loader: Iterable[Any] | None) -> None:
+        """Give the samples their batch-norm statistics from `loader`, and let other writers in."""
+        if loader is not None:
+            self.posterior.refresh_batchnorm(loader)
+        self.close()
+
+    def close(self) -> None:
+        """Let other writers in; reading goes on."""
+        if self._posterior is not None:
+            self._posterior.close()
