@@ -129,7 +129,7 @@ def test_a_resumed_training_keeps_its_length(tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
         fit(tmp_path, callbacks=[keep, StopAfter(7)], enable_checkpointing=True)
     options = {"callbacks": [keep], "enable_checkpointing": True, "max_epochs": 5}
-    with pytest.raises(ConfigError, match="began with, 24, got 30"):
+    with pytest.raises(ConfigError, match="total_steps=24, got total_steps=30"):
         fit(tmp_path, resume=tmp_path / "last.ckpt", **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from entropy_mcmc.errors import ConfigError, StateError
-from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.posterior import Posterior, ranks
+from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.schedules import Cyclical
+
+SCHEDULE = "schedule.json"
 
 
 class Collector:
     """Drive a sampler through cycles and keep the samples that are due.
+
+    What the schedule began with is in `schedule.json` beside the samples, so that a training
+    resumes from its step alone, whatever the framework's checkpoint holds.
 
     Args:
         folder: Folder of the samples: new at the first step, reopened when a training resumes.
@@ -48,35 +55,43 @@ class Collector:
             raise StateError("there is no posterior yet: it is made when the training begins")
         return self._posterior
 
-    def begin(
-        self,
-        model: nn.Module,
-        sampler: Optimizer,
-        total_steps: float,
-        resumed: dict[str, Any] | None = None,
-    ) -> None:
-        """Make or reopen the samples and the schedule; `resumed` is the schedule's saved state."""
+    def begin(self, model: nn.Module, sampler: Optimizer, total_steps: float, step: int) -> None:
+        """Make the samples and the schedule, or, after step 0, reopen them and go on."""
         if not 0 < total_steps < float("inf"):
             raise ConfigError(
                 f"the number of steps must be known when training begins, got {total_steps}; "
                 "set max_steps, or max_epochs with data of known length"
             )
         self.close()
-        self.sampler = sampler
-        self.schedule = Cyclical(sampler, int(total_steps), **self.plan)  # type: ignore[arg-type]
-        if resumed is None:
+        schedule = Cyclical(sampler, int(total_steps), **self.plan)  # type: ignore[arg-type]
+        if step == 0:
             self._posterior = Posterior.create(self.folder, model, **self.options)
-            return
-        if resumed["total_steps"] != self.schedule.total_steps:
-            raise ConfigError(
-                f"a training resumes with the total number of steps that it began with, "
-                f"{resumed['total_steps']}, got {self.schedule.total_steps}; the cycles would "
-                "move otherwise"
+            if ranks.is_main():
+                _write(self.folder / SCHEDULE, schedule.state_dict())
+        else:
+            schedule.load_state_dict(self._resumed(schedule, step))
+            self._posterior = Posterior.open(
+                self.folder, model, append=True, output=self.options.get("output")
             )
-        self.schedule.load_state_dict(resumed)
-        self._posterior = Posterior.open(
-            self.folder, model, append=True, output=self.options.get("output")
-        )
+        self.sampler, self.schedule = sampler, schedule
+
+    def _resumed(self, schedule: Cyclical, step: int) -> dict[str, Any]:
+        """The schedule's state at `step`, with lr as it was at the beginning."""
+        try:
+            began: dict[str, Any] = json.loads((self.folder / SCHEDULE).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise StateError(
+                f"the training resumes at step {step}, but {self.folder / SCHEDULE} cannot be "
+                "read; give the folder that the training began with, or begin anew"
+            ) from error
+        now = schedule.state_dict()
+        for name in ("total_steps", *self.plan):
+            if began.get(name) != now[name]:
+                raise ConfigError(
+                    f"a training resumes with what it began with, {name}={began.get(name)}, got "
+                    f"{name}={now[name]}; the cycles would move otherwise"
+                )
+        return {**now, "base_lrs": began["base_lrs"], "last_step": step}
 
     def reach(self, step: int) -> bool:
         """After an optimizer step, the number of steps made: collect if a sample is due.
@@ -91,7 +106,6 @@ class Collector:
 
     def readings(self) -> dict[str, float]:
         """Numbers for a logger."""
-        assert self.schedule is not None
         assert self.sampler is not None
         group = self.sampler.param_groups[0]
         return {
@@ -110,3 +124,8 @@ class Collector:
         """Let other writers in; reading goes on."""
         if self._posterior is not None:
             self._posterior.close()
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(content), "utf-8")

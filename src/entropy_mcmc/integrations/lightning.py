@@ -20,9 +20,10 @@ class CollectSamples(pl.Callback):
     """Drive the module's sampler through cycles, and keep the samples that are due.
 
     The samples are those of the LightningModule, whose `forward` predicts. Under a strategy with
-    several ranks every rank takes part and rank 0 writes. Its state is plain numbers in Lightning's
-    checkpoint: `trainer.fit(…, ckpt_path=…, weights_only=True)` goes on with the chain, its
-    schedule and its folder. lr, noise and the number of samples go to the trainer's loggers.
+    several ranks every rank takes part and rank 0 writes. `trainer.fit(…, ckpt_path=…,
+    weights_only=True)` goes on with the chain: Lightning's checkpoint holds the sampler's state,
+    and the schedule follows from the step. lr, noise and the number of samples go to the trainer's
+    loggers.
 
     Args:
         folder: A new folder for the samples.
@@ -45,7 +46,6 @@ class CollectSamples(pl.Callback):
         **options: Any,
     ) -> None:
         self.refresh_batchnorm = refresh_batchnorm
-        self._resumed: dict[str, Any] | None = None
         self._collector = Collector(
             folder, cycles=cycles, burn_in=burn_in, samples_per_cycle=samples_per_cycle, **options
         )
@@ -57,9 +57,8 @@ class CollectSamples(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Lightning knows by now how many optimizer steps there will be."""
-        sampler = _sampler(trainer)
-        self._collector.begin(pl_module, sampler, trainer.estimated_stepping_batches, self._resumed)
-        self._resumed = None
+        total = trainer.estimated_stepping_batches
+        self._collector.begin(pl_module, _sampler(trainer), total, trainer.global_step)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """With accumulated gradients a batch may end without a step."""
@@ -74,15 +73,6 @@ class CollectSamples(pl.Callback):
     def on_exception(self, trainer: pl.Trainer, *_: Any) -> None:
         """Let the training be resumed in this process."""
         self._collector.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The schedule, as plain numbers, for Lightning's checkpoint."""
-        schedule = self._collector.schedule
-        return {} if schedule is None else {"schedule": schedule.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Called by Lightning before the training goes on."""
-        self._resumed = state_dict.get("schedule")
 
 
 def _sampler(trainer: pl.Trainer) -> Optimizer:
