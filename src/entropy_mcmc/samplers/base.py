@@ -263,10 +263,14 @@ class Sampler(Optimizer):
         slots = tuple(slot(index[p], p) for p in params)
         noisy = update.normals > 0
         schedule = step_schedule(group["seed"], group["step"], stream, inner) if noisy else None
-        size = sum(p.numel() for g in self.param_groups for p in g["params"])
-        fused = compiled.wanted(group["fused"], size, group["step"], params[0].device.type)
-        advance(update, moved, read, schedule, slots, fused=fused)
+        advance(update, moved, read, schedule, slots, fused=self._use_fused(group, params))
         self._publish(params)
+
+    def _use_fused(self, group: Group, params: list[Tensor]) -> bool:
+        if not group["fused"]:
+            return False
+        size = sum(p.numel() for g in self.param_groups for p in g["params"])
+        return compiled.wanted(group["fused"], size, group["step"], params[0].device.type)
 
     def _publish(self, params: list[Tensor]) -> None:
         """Round float32 masters into their bfloat16 parameters."""
