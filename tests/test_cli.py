@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from entropy_mcmc import __version__, usage
-from entropy_mcmc.cli import main, make_parser, option_names
+from entropy_mcmc.cli import main, make_parser
 from entropy_mcmc.data import load
 from entropy_mcmc.run.config import leaves
 
@@ -42,9 +42,12 @@ def test_help_of_a_command_is_short_and_has_an_example(capsys, command):
     assert f"example: emcmc {command}" in " ".join(text.split())
 
 
-def test_the_short_help_names_only_options_that_exist():
+def test_the_short_help_names_only_options_that_exist(capsys):
+    with contextlib.suppress(SystemExit):
+        main(["sample", "--help-all"])
+    known = set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
     words = re.findall(r"--[a-z][\w.-]*", usage.COMMANDS["sample"])
-    assert set(words) - {"--help-all"} <= set(option_names()["sample"])
+    assert set(words) - {"--help-all"} <= known
 
 
 def test_help_all_lists_every_option_with_its_default(capsys):
@@ -64,11 +67,17 @@ def test_version(capsys):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_completion_in_bash(capsys):
     script = printed(capsys, "--completion", "bash")
-    asked = 'COMP_WORDS=(emcmc sample --sampler.l); COMP_CWORD=2; _emcmc; echo "${COMPREPLY[@]}"'
+    asked = "COMP_WORDS=(emcmc sample --sampler.l); COMP_CWORD=2; _shtab_emcmc; "
+    asked += 'echo "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "-c", script + asked], check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == ["--sampler.lr"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_in_other_shells_knows_the_options(capsys, shell):
+    assert "sampler.lr" in printed(capsys, "--completion", shell)
 
 
 def test_completion_names_the_shells(capsys):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from entropy_mcmc.text_table import aligned
 from entropy_mcmc_reproduction.items import Outcome, Verdict
 
 
@@ -112,10 +113,7 @@ def show(title: str, outcome: Outcome) -> str:
     """The outcome for a terminal."""
     lines = [title, ""]
     if outcome.rows:
-        table = [outcome.columns, *outcome.rows]
-        widths = [max(len(row[i]) for row in table) for i in range(len(outcome.columns))]
-        cells = [map(str.ljust, row, widths) for row in table]
-        lines += ["  ".join(row).rstrip() for row in cells]
+        lines.append(aligned([outcome.columns, *outcome.rows], left=None))
     for verdict in outcome.verdicts:
         lines += ["", f"claim:    {verdict.claim}", f"measured: {verdict.measured}"]
         lines += [f"verdict:  {verdict.decision}"]

@@ -62,19 +62,10 @@ def _answer(arguments: list[str]) -> str | None:
         shell = arguments[1] if len(arguments) > 1 else ""
         if shell not in ("bash", "zsh", "fish"):
             sys.exit(f"emcmc: error: --completion must be bash, zsh or fish, got {shell!r}")
-        return usage.completion(shell, option_names())
+        import shtab
+
+        return f"{shtab.complete(make_parser(), shell)}\n"
     return usage.short_help(arguments)
-
-
-def option_names() -> dict[str, list[str]]:
-    """The options of each command, for completion."""
-    parsers = {"sample": _sample(), "evaluate": _evaluate(), "predict": _predict()}
-    parsers["flatness"] = _flatness()
-    found = {
-        name: sorted(word for word in parser._option_string_actions if word.startswith("--"))
-        for name, parser in parsers.items()
-    }
-    return {**found, **{name: [] for name in FOREIGN}}
 
 
 def with_config_files(arguments: list[str]) -> tuple[list[str], list[str], list[Path]]:

@@ -1,4 +1,4 @@
-"""Short help, version and shell completion of `emcmc`: plain text, answered without torch."""
+"""Short help of `emcmc`: plain text, answered without torch."""
 
 from __future__ import annotations
 
@@ -79,38 +79,6 @@ example: emcmc flatness runs/digits-emcmc runs/digits-sgld
 every option with its default: emcmc flatness --help-all
 """,
 }
-
-_BASH = """\
-_emcmc() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" words="{commands}"
-    case "${{COMP_WORDS[1]}}" in
-{cases}
-    esac
-    if [ "$COMP_CWORD" -le 1 ]; then words="{commands} --help --version --completion"; fi
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-    if [ ${{#COMPREPLY[@]}} -eq 0 ]; then COMPREPLY=($(compgen -f -- "$word")); fi
-}}
-complete -o filenames -F _emcmc emcmc
-"""
-
-
-def completion(shell: str, options: dict[str, list[str]]) -> str:
-    """A completion script for `shell`, from the option names of each command.
-
-    >>> "--lr" in completion("fish", {"sample": ["--lr"]})
-    True
-    """
-    if shell == "fish":
-        lines = ["complete -c emcmc -n __fish_use_subcommand -a '" + " ".join(options) + "'"]
-        lines += [
-            f"complete -c emcmc -n '__fish_seen_subcommand_from {name}' -a '{' '.join(words)}'"
-            for name, words in options.items()
-        ]
-        return "\n".join(lines) + "\n"
-    cases = [f'    {name}) words="{" ".join(words)}" ;;' for name, words in options.items()]
-    script = _BASH.format(commands=" ".join(options), cases="\n".join(cases))
-    start = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return start + script
 
 
 def short_help(arguments: list[str]) -> str | None:

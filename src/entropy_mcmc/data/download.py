@@ -60,10 +60,10 @@ def fetch(remote: Remote, target: Path) -> None:
             f"{part}, or put the file at {target} by hand"
         ) from error
     if not _matches(part, remote.md5):
-        found = md5(part)
+        digest = md5(part)
         part.unlink()
         raise DamagedFileError(
-            f"{remote.url} gave a file with MD5 {found}, published is {remote.md5}: it was "
+            f"{remote.url} gave a file with MD5 {digest}, published is {remote.md5}: it was "
             "deleted; run the download again"
         )
     _sync(part)

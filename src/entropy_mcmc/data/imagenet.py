@@ -53,17 +53,17 @@ class ImageFolder:
     @cached_property
     def files(self) -> tuple[tuple[Path, int], ...]:
         """Every image with its class, in a fixed order."""
-        found = [
+        images = [
             (file, label)
             for label, name in enumerate(self.class_names)
             for file in sorted((self._place / name).iterdir())
             if file.suffix.lower() in _SUFFIXES
         ]
-        if not found:
+        if not images:
             raise MissingFileError(
                 f"{self._place} holds no images: put them in {self._place}/CLASS"
             )
-        return tuple(found)
+        return tuple(images)
 
     def __len__(self) -> int:
         return len(self.files)

@@ -86,9 +86,9 @@ def damaged(file: Path, why: str) -> DamagedFileError:
 def _check_md5(file: Path, published: str | None, source: str) -> None:
     if published is None:
         return
-    found = md5(file)
-    if found != published:
+    digest = md5(file)
+    if digest != published:
         raise DamagedFileError(
-            f"{file} is not the published file: its MD5 is {found}, published is {published}; "
+            f"{file} is not the published file: its MD5 is {digest}, published is {published}; "
             f"replace it{source}, or pass checksum=False to read a partial file as it is"
         )

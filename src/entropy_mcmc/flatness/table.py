@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from entropy_mcmc.text_table import aligned
+
 Record = dict[str, Any]
 
 
@@ -25,17 +27,12 @@ def table(records: Sequence[Record], sizes: Sizes) -> str:
     lines = [["", *(str(record["name"]) for record in records)]]
     for label, cells in _lines(records, sizes):
         lines.append([label, *cells])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    text = [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-        for line in lines
-    ]
     note = (
         f"Smaller is flatter. Loss and Fisher: {sizes.data} training rows; the rest: a fixed "
         f"{sizes.hessian} of them.\nBatch norm as stored with each sample. \u00b1: standard error "
         "over the probes."
     )
-    return "\n".join([*text, note, *_learning_notes(records, sizes)])
+    return "\n".join([aligned(lines), note, *_learning_notes(records, sizes)])
 
 
 def _learning_notes(records: Sequence[Record], sizes: Sizes) -> list[str]:

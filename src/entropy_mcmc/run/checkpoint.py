@@ -111,13 +111,13 @@ def load(folder: Path) -> Checkpoint | None:
     damage: list[str] = []
     for stem in stems:
         try:
-            found = _read(folder, stem)
+            checkpoint = _read(folder, stem)
         except DamagedFileError as error:
             damage.append(str(error))
             continue
         if damage:
-            warnings.warn(f"{damage[0]}; going on from step {found.step}", stacklevel=2)
-        return found
+            warnings.warn(f"{damage[0]}; going on from step {checkpoint.step}", stacklevel=2)
+        return checkpoint
     if damage:
         raise DamagedFileError(
             f"{damage[0]}; no whole checkpoint is left: restore {folder} from a copy, or start "

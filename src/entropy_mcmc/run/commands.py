@@ -61,19 +61,19 @@ def baseline_config(config: RunConfig) -> RunConfig:
 def _report(done: Run, trust: Trust) -> Run:
     """Print how good the run is; its predictions stay with what is returned."""
     print(f"{len(done.posterior)} samples in {done.folder}")
-    found = load_run(done.folder, trust=trust, like=done)
-    _show_quality(found)
-    print(diagnose_run(found))
-    return found
+    loaded = load_run(done.folder, trust=trust, like=done)
+    _show_quality(loaded)
+    print(diagnose_run(loaded))
+    return loaded
 
 
-def _show_quality(found: Run) -> None:
-    journal = Journal(found.folder)
-    if found.problem.test is None:
+def _show_quality(loaded: Run) -> None:
+    journal = Journal(loaded.folder)
+    if loaded.problem.test is None:
         print("no test data were given, so nothing was measured")
         return
     if not journal.evaluations():
-        evaluate(found)
+        evaluate(loaded)
     print(table(journal.evaluations()))
     if any(event["set"] == "ood:shuffled" for event in journal.evaluations()):
         print("ood:shuffled = test images with all pixels rearranged; score: predictive entropy")
@@ -81,8 +81,8 @@ def _show_quality(found: Run) -> None:
 
 def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: Trust) -> None:
     """Measure again, with corruptions, and print the table."""
-    found = load_run(run, device, trust)
-    print(table(evaluate(found, corruption_types(corruptions), SEVERITIES)))
+    loaded = load_run(run, device, trust)
+    print(table(evaluate(loaded, corruption_types(corruptions), SEVERITIES)))
 
 
 def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from entropy_mcmc.diagnostics import (
 from entropy_mcmc.errors import StateError
 from entropy_mcmc.posterior.files import atomic
 from entropy_mcmc.posterior.manifest import STRIDE
-from entropy_mcmc.run.checkpoint import explained, newest_step
+from entropy_mcmc.run.checkpoint import explained, newest_step, read_meta
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.evaluate import compared_samples
 from entropy_mcmc.run.journal import Journal
@@ -47,11 +47,11 @@ ONE_NETWORK = "one network: there is nothing to diagnose"
 
 def diagnose_run(run: Run) -> str:
     """Diagnose the samples of a run, write `diagnostics.json`, and return the text to show."""
-    found = diagnosis_of(run)
-    text = ONE_NETWORK if found is None else str(found)
+    diagnosis = diagnosis_of(run)
+    text = ONE_NETWORK if diagnosis is None else str(diagnosis)
     content: dict[str, Any] = {"text": text, "samples": len(run.posterior), "severity": "ok"}
-    if found is not None:
-        content |= {"severity": found.severity, **asdict(found)}
+    if diagnosis is not None:
+        content |= {"severity": diagnosis.severity, **asdict(diagnosis)}
     with explained(run.folder), atomic(run.folder / NAME) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return text
@@ -132,26 +132,26 @@ def _clipping(run: Run) -> float | None:
 
 def thermometers(folder: Path) -> dict[int, Thermometer]:
     """The thermometer of each chain, as its newest checkpoint left it; none without a guide."""
-    found = {}
+    followed = {}
     for chain in sorted((folder / "checkpoint").glob("chain-*")):
         meta = chain / f"{newest_step(chain):012d}.json"
         if not meta.exists():
             continue
-        numbers = json.loads(meta.read_text(encoding="utf-8"))["numbers"]
+        numbers = read_meta(meta)["numbers"]
         if "thermometer" in numbers:
             thermometer = Thermometer(SimpleNamespace(param_groups=numbers["groups"]))
             thermometer.load_state_dict(numbers["thermometer"])
-            found[int(chain.name.removeprefix("chain-"))] = thermometer
-    return dict(sorted(found.items()))
+            followed[int(chain.name.removeprefix("chain-"))] = thermometer
+    return dict(sorted(followed.items()))
 
 
 def _read(run: Run, followed: dict[int, Thermometer]) -> list[int]:
     """Samples, one role of each step, at which a thermometer was read; a few, evenly spaced."""
     steps = {c * STRIDE + r.step for c, t in followed.items() for r in t.readings}
     samples = run.posterior.samples
-    found = [i for i, s in enumerate(samples) if s.step in steps and s.role == samples[0].role]
-    count = min(PAIRS, len(found))
-    return [found[i] for i in torch.linspace(0, len(found) - 1, count).long()] if found else []
+    read = [i for i, s in enumerate(samples) if s.step in steps and s.role == samples[0].role]
+    count = min(PAIRS, len(read))
+    return [read[i] for i in torch.linspace(0, len(read) - 1, count).long()] if read else []
 
 
 def inputs_of(run: Run, rows: int = ROWS) -> Any:

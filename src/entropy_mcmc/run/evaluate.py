@@ -24,6 +24,7 @@ from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, compared_rows, has_ood
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.runner import Run
+from entropy_mcmc.text_table import aligned
 
 Event = dict[str, Any]
 
@@ -140,8 +141,7 @@ def table(events: Sequence[Event]) -> str:
     columns = [name for name in COLUMNS if any(name in event for event in shown)]
     head = ["set", "method", *columns]
     body = [[e["set"], e["who"], *(_cell(e.get(name)) for name in columns)] for e in shown]
-    widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
-    return "\n".join(_row(row, widths) for row in [head, *body])
+    return aligned([head, *body], left=2)
 
 
 def _is_detail(name: str) -> bool:
@@ -150,9 +150,3 @@ def _is_detail(name: str) -> bool:
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
-
-
-def _row(cells: list[str], widths: list[int]) -> str:
-    first = [cell.ljust(width) for cell, width in zip(cells[:2], widths, strict=False)]
-    rest = [cell.rjust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)]
-    return "  ".join([*first, *rest]).rstrip()

@@ -130,12 +130,12 @@ def _surface(scene: _Scene, runs: Sequence[Run]) -> dict[str, Any]:
     """The loss on the plane through the first, middle and last sample of one role of a run."""
     for run in runs:
         role = run.posterior.roles[0]
-        chosen = [i for i, found in enumerate(run.posterior.roles) if found == role]
+        chosen = [i for i, each in enumerate(run.posterior.roles) if each == role]
         if len(chosen) < 3:
             continue
         points = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
         others = [i for i in range(len(run.posterior)) if i not in points]
-        found = flatness.loss_surface(
+        surface = flatness.loss_surface(
             scene.model,
             scene.loss,
             scene.few,
@@ -144,7 +144,7 @@ def _surface(scene: _Scene, runs: Sequence[Run]) -> dict[str, Any]:
             resolution=RESOLUTION,
             refresh=scene.refresh,
         )
-        return {"surface": flatness.surface_figure(found)}
+        return {"surface": flatness.surface_figure(surface)}
     raise ConfigError(
         f"a surface needs 3 samples of one role in a run, got {[len(r.posterior) for r in runs]}; "
         "leave --surface out, or sample more"
