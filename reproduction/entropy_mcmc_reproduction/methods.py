@@ -10,6 +10,7 @@ from typing import Any
 from entropy_mcmc import units
 from entropy_mcmc.run.methods import METHODS
 from entropy_mcmc_reproduction.jobs import Job
+from entropy_mcmc_reproduction.pictures import IMAGES, NETWORK
 from entropy_mcmc_reproduction.scale import Scale
 
 Numbers = Mapping[str, float]
@@ -131,11 +132,11 @@ def config(
         "chains": chains,
         "log_every": 25,
         "model": {
-            "name": "entropy_mcmc_reproduction.pictures:network",
+            "name": NETWORK,
             "options": {"name": chosen.model, **CLASSES.get(chosen.data["name"], {})},
         },
         "data": {
-            "name": "entropy_mcmc_reproduction.pictures:images",
+            "name": IMAGES,
             "options": dict(chosen.data),
             "batch_size": chosen.batch_size,
             "augmented": chosen.augmented,

@@ -14,6 +14,12 @@ from entropy_mcmc import models
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.evaluation.sets import SHUFFLED, shuffled
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.run.trust import Trust
+
+# The functions below that configs name: folders made by these experiments may have them imported.
+NETWORK = "entropy_mcmc_reproduction.pictures:network"
+IMAGES = "entropy_mcmc_reproduction.pictures:images"
+TRUST = Trust(names=frozenset({NETWORK, IMAGES}), silent=True)
 
 
 def images(

@@ -14,6 +14,7 @@ from entropy_mcmc_reproduction import cifar
 from entropy_mcmc_reproduction.figure import PALETTE, panels, save
 from entropy_mcmc_reproduction.items import Item, Outcome, Results
 from entropy_mcmc_reproduction.jobs import Job, Place
+from entropy_mcmc_reproduction.pictures import TRUST
 from entropy_mcmc_reproduction.scale import scale
 
 RESOLUTION = {"smoke": 5, "laptop": 17, "paper": 31}
@@ -40,7 +41,7 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
             f"the weights of {settings['run']} are gone from {folder}; delete "
             f"{place.result_file(settings['run'])} to sample them again"
         )
-    run = load_run(folder)
+    run = load_run(folder, trust=TRUST)
     problem, posterior = run.problem, run.posterior
     train = problem.train.normalise(problem.train.inputs), problem.train.targets
     small = flatness.subset(train, min(settings["subset"], len(train[0])))

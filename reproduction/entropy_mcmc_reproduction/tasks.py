@@ -17,6 +17,7 @@ from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction import measure
 from entropy_mcmc_reproduction.jobs import Place, diverged, result_of
+from entropy_mcmc_reproduction.pictures import TRUST
 
 
 def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
         output={"progress": False, "baseline": "none"},
     )
     run(config)
-    done = load_run(folder)
+    done = load_run(folder, trust=TRUST)
     if settings["measure"]:
         diagnose_run(done)
     result = measured(done.posterior, done.problem, settings["measure"], folder, place)

@@ -159,7 +159,8 @@ def kernel_source(form: Form, kind: str) -> Kernel:
 
 def _apply(form: Form, constants: Tensor, values: Sequence[Tensor], eps: Any) -> None:
     moved = form.apply(values, eps, constants.unbind())
-    for value, new in zip(values, moved, strict=False):
+    # Of equal length: dynamo of torch 2.9 takes any `strict` as True.
+    for value, new in zip(values[: len(moved)], moved, strict=True):
         value.copy_(new)
 
 
