@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -22,11 +21,11 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     Trainer,
-    TrainerCallback,
     TrainingArguments,
 )
 
-from entropy_mcmc import EntropyMCMC, Posterior, metrics, schedules
+from entropy_mcmc import EntropyMCMC, metrics
+from entropy_mcmc.integrations.transformers import CollectSamples
 
 
 class Pixels(Dataset):
@@ -40,22 +39,6 @@ class Pixels(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         return {"input_ids": self.tokens[index], "labels": self.labels[index]}
-
-
-class CollectSamples(TrainerCallback):
-    """After each optimizer step: ask the schedule, and collect when a sample is due."""
-
-    def __init__(self, sampler: EntropyMCMC, posterior: Posterior, cycles: int) -> None:
-        self.sampler, self.posterior, self.cycles = sampler, posterior, cycles
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The Trainer knows by now how many steps it will make."""
-        self.schedule = schedules.Cyclical(self.sampler, state.max_steps, self.cycles)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Called after the Trainer's own scheduler, so that the cycle has the last word on lr."""
-        if self.schedule.step():
-            self.posterior.collect(self.sampler)
 
 
 def pretrained(steps: int) -> BertForSequenceClassification:
@@ -123,7 +106,7 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        posterior = Posterior.create(run, model, output=lambda result: result.logits)
+        collect = CollectSamples(sampler, run, cycles=2)
         Trainer(
             model=model,
             args=TrainingArguments(
@@ -140,16 +123,22 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
             ),
             train_dataset=Pixels(tokens[train], labels[train]),
             optimizers=(sampler, None),
-            callbacks=[CollectSamples(sampler, posterior, cycles=2)],
+            callbacks=[collect],
         ).train()
+        posterior = collect.posterior
         sizes = {path.name: path.stat().st_size for path in (run / "samples").glob("*.safetensors")}
+        each = posterior.sample_predictions({"input_ids": tokens[test]}, roles="theta")
+        single = metrics.summary(each[-1], labels[test])
         found = metrics.summary(posterior.predict_proba({"input_ids": tokens[test]}), labels[test])
         print(posterior)
     backbone = [size for name, size in sizes.items() if name.startswith("shared")]
     adapters = [size for name, size in sizes.items() if not name.startswith("shared")]
     print(f"backbone {sum(backbone):,} bytes, once; each sample {max(adapters):,} bytes")
-    print({name: round(value, 4) for name, value in found.items()})
-    return {"backbones": len(backbone), "samples": len(adapters), **found}
+    for name, scores in (("last θ alone", single), ("average of samples", found)):
+        shown = ", ".join(f"{m} {scores[m]:.4f}" for m in ("accuracy", "nll", "ece"))
+        print(f"{name:20}{shown}")
+    counts = {"backbones": len(backbone), "samples": len(adapters)}
+    return {**counts, "baseline nll": single["nll"], **found}
 
 
 if __name__ == "__main__":

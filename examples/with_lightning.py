@@ -1,29 +1,42 @@
-"""Lightning: the sampler is the optimizer of a LightningModule, a callback collects the samples."""
+"""Lightning: the sampler is the optimizer of a LightningModule, a callback collects the samples.
+
+Beside it the same network trained by SGD with a cosine. With these settings in a plain loop, over
+eight splits and seeds on which none of them was chosen, the average of samples was neither better
+nor worse than SGD (NLL −0.001 ± 0.004, ECE −0.3 ± 0.3 points): what it adds here is many networks,
+whose disagreement can be looked at.
+"""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import SGD
+from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from entropy_mcmc import EntropyMCMC, Posterior, metrics, schedules
+from entropy_mcmc import EntropyMCMC, metrics
+from entropy_mcmc.integrations.lightning import CollectSamples
+
+LR = 0.1
+PRIOR = 5.0  # variance of each weight; the best of 0.2, 1, 5 and 50 for SGD, on one split
 
 
-class Digits(L.LightningModule):
-    """An ordinary LightningModule; only `configure_optimizers` knows about sampling."""
+class Digits(pl.LightningModule):
+    """An ordinary LightningModule; only the optimizer knows about sampling."""
 
-    def __init__(self, num_data: int) -> None:
+    def __init__(self, optimizers: Callable[..., Any]) -> None:
         super().__init__()
-        self.num_data = num_data
+        self.optimizers_of = optimizers
         self.net = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,81 +48,81 @@ class Digits(L.LightningModule):
         x, y = batch
         return F.cross_entropy(self(x), y)
 
-    def configure_optimizers(self) -> EntropyMCMC:
-        """No scheduler here: the callback drives lr, noise and collection together."""
-        lr = 1.0
-        return EntropyMCMC(
-            self.parameters(),
-            lr=lr,
-            num_data=self.num_data,
-            eta=10 * lr / self.num_data,
-            temperature=0.01,
-            weight_decay=5e-4,
-            seed=0,
-        )
+    def configure_optimizers(self) -> Any:
+        """A sampler and no scheduler, as `CollectSamples` wants it; or anything else."""
+        return self.optimizers_of(self)
 
 
-class CollectSamples(L.Callback):
-    """Drive the module's sampler through cycles, and keep the samples that are due.
+def by_sgd(module: Digits, lr: float, num_data: int) -> dict[str, Any]:
+    """The baseline: SGD with a cosine over all steps, and the same prior."""
+    sgd = SGD(module.parameters(), lr=lr, momentum=0.9, weight_decay=1 / (PRIOR * num_data))
+    steps = int(module.trainer.estimated_stepping_batches)
+    return {
+        "optimizer": sgd,
+        "lr_scheduler": {"scheduler": CosineAnnealingLR(sgd, steps), "interval": "step"},
+    }
 
-    Args:
-        folder: A new folder for the samples.
-        cycles: Warm restarts of lr.
-        samples_per_cycle: Samples kept in each.
-    """
 
-    def __init__(self, folder: str | Path, cycles: int = 4, samples_per_cycle: int = 2) -> None:
-        self.folder, self.cycles, self.samples_per_cycle = folder, cycles, samples_per_cycle
+def by_sampling(module: Digits, lr: float, num_data: int) -> EntropyMCMC:
+    """Twice SGD's lr: the coupled pair learns at half the speed."""
+    return EntropyMCMC(
+        module.parameters(),
+        lr=2 * lr,
+        num_data=num_data,
+        eta=100 * 2 * lr / num_data,  # the guide averages over 100 steps
+        temperature=0.02,
+        prior_variance=PRIOR,
+        momentum=0.9,
+        seed=0,
+    )
 
-    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Lightning knows by now how many optimizer steps there will be."""
-        self.sampler = trainer.optimizers[0]
-        self.schedule = schedules.Cyclical(
-            self.sampler,
-            total_steps=int(trainer.estimated_stepping_batches),
-            cycles=self.cycles,
-            samples_per_cycle=self.samples_per_cycle,
-        )
-        self.posterior = Posterior.create(self.folder, module)
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """With accumulated gradients a batch may end without a step."""
-        if trainer.global_step == self.schedule.last_step:
-            return
-        if self.schedule.step():
-            self.posterior.collect(self.sampler)
+def fit(
+    module: Digits, data: TensorDataset, options: argparse.Namespace, *callbacks: Any
+) -> Digits:
+    """The same Trainer for both."""
+    trainer = pl.Trainer(
+        max_epochs=options.epochs,
+        accumulate_grad_batches=options.accumulate,
+        callbacks=list(callbacks),
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+    )
+    trainer.fit(module, DataLoader(data, batch_size=64, shuffle=True))
+    return module.eval()
 
 
 def main(argv: list[str] | None = None) -> dict[str, float]:
-    """Fit with the Trainer, then predict with the average."""
+    """SGD and Entropy-MCMC with the same network, data and number of steps."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1000, help="training images")
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--rows", type=int, default=200, help="training images")
+    parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--accumulate", type=int, default=1, help="batches per optimizer step")
     options = parser.parse_args(argv)
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16, dtype=torch.float32)
     x, x_test, y, y_test = train_test_split(images, torch.tensor(labels), random_state=0)
-    x, y = x[: options.rows], y[: options.rows]
-    L.seed_everything(0, verbose=False)
+    data = TensorDataset(x[: options.rows], y[: options.rows])
+    pl.seed_everything(0, verbose=False)
+    one = fit(Digits(lambda module: by_sgd(module, LR, len(data))), data, options)
+    with torch.no_grad():
+        single = metrics.summary(one(x_test).softmax(1), y_test)
+    pl.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        collect = CollectSamples(Path(folder) / "run")
-        trainer = L.Trainer(
-            max_epochs=options.epochs,
-            accumulate_grad_batches=options.accumulate,
-            callbacks=[collect],
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
+        collect = CollectSamples(
+            Path(folder) / "run", cycles=1, burn_in=0.5, samples_per_cycle=8, roles="theta"
         )
-        loader = DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True)
-        trainer.fit(Digits(len(x)), loader)
+        fit(Digits(lambda module: by_sampling(module, LR, len(data))), data, options, collect)
         print(collect.posterior)
-        found = metrics.summary(collect.posterior.predict_proba(x_test), y_test)
-    print({name: round(value, 4) for name, value in found.items()})
-    return {"samples": len(collect.posterior.samples), **found}
+        average = metrics.summary(collect.posterior.predict_proba(x_test), y_test)
+        samples = len(collect.posterior)
+    for name, found in (("SGD, one network", single), ("average of samples", average)):
+        shown = ", ".join(f"{m} {found[m]:.4f}" for m in ("accuracy", "nll", "ece"))
+        print(f"{name:20}{shown}")
+    return {"samples": samples, "baseline nll": single["nll"], **average}
 
 
 if __name__ == "__main__":
