@@ -10,17 +10,17 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from entropy_mcmc.errors import StateError, check_choice, check_count, check_not_negative
+from entropy_mcmc.errors import check_choice, check_count, check_not_negative
 from entropy_mcmc.posterior import predictive, ranks, writing
 from entropy_mcmc.posterior.batches import Batches, home
 from entropy_mcmc.posterior.forward import Output, Piece, pieces, tensor_of
-from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, ROLES, Manifest, Sample
+from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, Manifest, Sample
 from entropy_mcmc.posterior.predictive import RegressionPrediction
 from entropy_mcmc.posterior.private_copy import Workspace, lock_of
-from entropy_mcmc.posterior.reading import Reader
+from entropy_mcmc.posterior.reading import Reader, predictable
 from entropy_mcmc.posterior.refreshing import refreshed
-from entropy_mcmc.posterior.sample_tensors import due, step_of
-from entropy_mcmc.posterior.store import Store
+from entropy_mcmc.posterior.sample_tensors import step_of
+from entropy_mcmc.posterior.store import Store, store_on_ranks
 
 
 class Posterior:
@@ -86,7 +86,7 @@ class Posterior:
             thin=check_count("thin", thin),
             keep_last=None if keep_last is None else check_count("keep_last", keep_last),
         )
-        store = _on_ranks(lambda: Store.create(Path(path), manifest), Path(path), model)
+        store = store_on_ranks(lambda: Store.create(Path(path), manifest), Path(path), model)
         return cls(store, model, output, False)
 
     @classmethod
@@ -109,7 +109,7 @@ class Posterior:
         """
         path = Path(path)
         if append:
-            store = _on_ranks(lambda: Store(path, write=True), path, model)
+            store = store_on_ranks(lambda: Store(path, write=True), path, model)
         else:
             store = Store(path, write=False)
         return cls(store, model, output, skip_damaged)
@@ -190,21 +190,9 @@ class Posterior:
         chain = None if chain is None else check_count("chain", chain, least=0)
         # Another thread may be predicting with the model in place, or collecting too.
         with lock_of(self.model), self._store.changing:
-            step = ranks.agree(step_of(optimizer, step, self._store.manifest), home(self.model)[0])
-            return self._collect(optimizer, writing.Origin(step, cycle, chain))
-
-    def _collect(self, optimizer: Any, origin: writing.Origin) -> int:
-        device = home(self.model)[0]
-        wanted = due(self._store.manifest, optimizer, origin.step)
-        flags = ranks.agree(sum(1 << i for i, r in enumerate(ROLES) if r in wanted), device)
-        wanted = tuple(role for i, role in enumerate(ROLES) if flags >> i & 1)
-        entries = [
-            writing.write_sample(self._store, self.model, optimizer, role, origin)
-            for role in wanted
-        ]
-        new = [entry for entry in entries if entry is not None]
-        ranks.on_main(lambda: writing.add(self._store, origin.step, new), device)
-        return len(wanted)
+            kept = step_of(optimizer, step, self._store.manifest)
+            origin = writing.Origin(ranks.agree(kept, home(self.model)[0]), cycle, chain)
+            return writing.write_samples(self._store, self.model, optimizer, origin)
 
     def refresh_batchnorm(self, loader: Iterable[Any], *, force: bool = False) -> int:
         """Give every sample its own batch-norm statistics, by one pass over `loader` for each.
@@ -245,7 +233,9 @@ class Posterior:
         Returns:
             Shape (rows, classes), on the device of x (the CPU for arrays and loaders).
         """
-        self._require("classification", "predict_proba", "predict or predict_distribution")
+        predictive.require_likelihood(
+            self.likelihood, "classification", "predict_proba", "predict or predict_distribution"
+        )
         batches, stream = self._pieces(x, roles, batch_size, vectorize)
         return predictive.mean_of(stream, batches.out_device)
 
@@ -283,7 +273,9 @@ class Posterior:
             batch_size: Rows at a time.
             vectorize: Many samples at once.
         """
-        self._require("regression", "predict_distribution", "predict_proba")
+        predictive.require_likelihood(
+            self.likelihood, "regression", "predict_distribution", "predict_proba"
+        )
         if noise_variance is not None:
             noise_variance = check_not_negative("noise_variance", noise_variance)
         batches, stream = self._pieces(x, roles, batch_size, vectorize)
@@ -347,7 +339,8 @@ class Posterior:
     def _pieces(
         self, x: Any, roles: str, batch_size: int, vectorize: bool | None
     ) -> tuple[Batches, Iterator[Piece]]:
-        samples = self._selected(roles)
+        check_choice("roles", roles, KEEP_ROLES)
+        samples = predictable(self.samples, roles, repr(self))
         batches = Batches(x, self.model, check_count("batch_size", batch_size))
         classify = self.likelihood == "classification"
         meaning = predictive.Probabilities() if classify else predictive.moments
@@ -358,30 +351,3 @@ class Posterior:
             lambda result: meaning(tensor_of(result, self._output)),
             vectorize=vectorize,
         )
-
-    def _selected(self, roles: str) -> list[Sample]:
-        check_choice("roles", roles, KEEP_ROLES)
-        chosen = [sample for sample in self.samples if roles in ("both", sample.role)]
-        if not chosen:
-            raise StateError(f"{self!r} has no samples with roles={roles!r}; collect some first")
-        stale = sum(sample.batchnorm == "stale" for sample in chosen)
-        if stale:
-            raise StateError(
-                f"{stale} of {len(chosen)} samples have batch-norm statistics of other weights; "
-                "call posterior.refresh_batchnorm(train_loader) first"
-            )
-        return chosen
-
-    def _require(self, likelihood: str, method: str, instead: str) -> None:
-        if self.likelihood != likelihood:
-            raise StateError(
-                f"{method} is for likelihood={likelihood!r}, this posterior has "
-                f"{self.likelihood!r}; use {instead}"
-            )
-
-
-def _on_ranks(make: Callable[[], Store], path: Path, model: nn.Module) -> Store:
-    """The writer's store on rank 0, a reader's on the others."""
-    made: list[Store] = []
-    ranks.on_main(lambda: made.append(make()), home(model)[0])
-    return made[0] if made else Store(path, write=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior.forward import Piece
 
 
@@ -34,6 +34,15 @@ class RegressionPrediction:
     def variance(self) -> Tensor:
         """Variance of the mixture: aleatoric + epistemic."""
         return self.aleatoric + self.epistemic
+
+
+def require_likelihood(likelihood: str, wanted: str, method: str, instead: str) -> None:
+    """Raise unless a method is for this likelihood."""
+    if likelihood != wanted:
+        raise StateError(
+            f"{method} is for likelihood={wanted!r}, this posterior has {likelihood!r}; "
+            f"use {instead}"
+        )
 
 
 def probabilities(logits: Tensor) -> Tensor:

@@ -90,3 +90,17 @@ class Reader:
         for _, tensors in self.opened(samples):
             state = {name: tensor.read().clone() for name, tensor in tensors.items()}
             yield state | {alias: state[name] for alias, name in aliases.items() if name in state}
+
+
+def predictable(samples: Iterable[Sample], roles: str, who: str) -> list[Sample]:
+    """The samples of these roles, which must have batch-norm statistics of their own."""
+    chosen = [sample for sample in samples if roles in ("both", sample.role)]
+    if not chosen:
+        raise StateError(f"{who} has no samples with roles={roles!r}; collect some first")
+    stale = sum(sample.batchnorm == "stale" for sample in chosen)
+    if stale:
+        raise StateError(
+            f"{stale} of {len(chosen)} samples have batch-norm statistics of other weights; "
+            "call posterior.refresh_batchnorm(train_loader) first"
+        )
+    return chosen

@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from entropy_mcmc.errors import DamagedFileError, StateError
+from entropy_mcmc.posterior import ranks
+from entropy_mcmc.posterior.batches import home
 from entropy_mcmc.posterior.files import (
     WriterLock,
     atomic,
@@ -270,3 +272,10 @@ def _occupied(path: Path) -> StateError:
         f"{path / FOLDER} exists already; continue it with "
         "Posterior.open(path, model, append=True), or choose another path"
     )
+
+
+def store_on_ranks(make: Callable[[], Store], path: Path, model: nn.Module) -> Store:
+    """The writer's store on rank 0, a reader's on the others."""
+    made: list[Store] = []
+    ranks.on_main(lambda: made.append(make()), home(model)[0])
+    return made[0] if made else Store(path, write=False)

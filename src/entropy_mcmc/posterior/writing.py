@@ -13,8 +13,14 @@ from entropy_mcmc import __version__
 from entropy_mcmc.posterior import ranks
 from entropy_mcmc.posterior.batches import home
 from entropy_mcmc.posterior.batchnorm import norm_layers
-from entropy_mcmc.posterior.manifest import Manifest, Sample, StoredFile
-from entropy_mcmc.posterior.sample_tensors import dtype_name, is_replay, split, tensors_for_disk
+from entropy_mcmc.posterior.manifest import ROLES, Manifest, Sample, StoredFile
+from entropy_mcmc.posterior.sample_tensors import (
+    dtype_name,
+    due,
+    is_replay,
+    split,
+    tensors_for_disk,
+)
 from entropy_mcmc.posterior.store import OpenTensor, Store
 from entropy_mcmc.posterior.tensors import (
     Slot,
@@ -35,6 +41,18 @@ class Origin:
     step: int
     cycle: int | None
     chain: int | None
+
+
+def write_samples(store: Store, model: nn.Module, optimizer: Any, origin: Origin) -> int:
+    """Write the samples that are due, one for each role; returns how many."""
+    device = home(model)[0]
+    wanted = due(store.manifest, optimizer, origin.step)
+    flags = ranks.agree(sum(1 << i for i, r in enumerate(ROLES) if r in wanted), device)
+    roles = [role for i, role in enumerate(ROLES) if flags >> i & 1]
+    entries = [write_sample(store, model, optimizer, role, origin) for role in roles]
+    new = [entry for entry in entries if entry is not None]
+    ranks.on_main(lambda: add(store, origin.step, new), device)
+    return len(roles)
 
 
 def write_sample(
