@@ -19,6 +19,7 @@ from entropy_mcmc import (
     SAM,
     SGLD,
     EntropyMCMC,
+    EntropySGD,
     Posterior,
     diagnostics,
     metrics,
@@ -90,6 +91,13 @@ def collected(folder, model=None, **options):
 @mistake("`num_data` left out")
 def _(folder):
     return raised(lambda: emcmc(network(), num_data=None))
+
+
+@mistake("`eta` left out")
+def _(folder):
+    with pytest.raises(EntropyMCMCError, match="pass eta=horizon·lr/num_data"):
+        EntropySGD(network().parameters(), lr=0.1, inner_lr=0.1, num_data=40)
+    return raised(lambda: EntropyMCMC(network().parameters(), lr=0.1, num_data=40))
 
 
 @mistake("`num_data=len(loader)`: the number of batches")

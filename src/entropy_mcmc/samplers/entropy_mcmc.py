@@ -59,7 +59,7 @@ class EntropyMCMC(Sampler):
             moves like one particle of twice the mass: it learns at half the speed of SGD.
         num_data: number N of training examples; required.
         eta: η, the variance of θ_a around θ at T = 1. The guide averages θ over about ηN/lr steps:
-            choose it with N, lr and the length of a cycle in mind.
+            choose it with N, lr and the length of a cycle in mind; required.
         temperature: T of the target; 0 is the noiseless optimizer.
         weight_decay: λ of the prior N(0, I/(λN)) of θ; it never touches θ_a.
         prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
@@ -99,7 +99,7 @@ class EntropyMCMC(Sampler):
         lr: LearningRate,
         *,
         num_data: NumData = None,
-        eta: Eta,
+        eta: Eta = None,
         temperature: Temperature = 1.0,
         weight_decay: WeightDecay = 0.0,
         prior_variance: PriorVariance = None,

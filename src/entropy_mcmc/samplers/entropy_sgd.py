@@ -80,7 +80,7 @@ class EntropySGD(Sampler):
         lr: LearningRate,
         *,
         num_data: NumData = None,
-        eta: Eta,
+        eta: Eta = None,
         inner_lr: Annotated[float | None, positive()] = None,
         inner_steps: Annotated[int, at_most(2**16, count())] = 20,
         averaging: Annotated[float, at_most(1, positive())] = 0.75,
