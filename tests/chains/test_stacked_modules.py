@@ -62,10 +62,10 @@ def one_after_the_other(make, shape, kind, rates):
     return modules
 
 
-def all_at_once(make, shape, kind, rates):
+def all_at_once(make, shape, kind, rates, **changes):
     modules = [make(seed) for seed in SEEDS]
     stacked = StackedModules(modules)
-    sampler = StackedSampler(stacked, kind, SEEDS, **settings(kind))
+    sampler = StackedSampler(stacked, kind, SEEDS, **settings(kind), **changes)
     for lr, (x, y) in zip(rates, batches(shape, len(rates)), strict=True):
         sampler.group["lr"] = lr
         sampler.zero_grad()
@@ -93,6 +93,18 @@ def test_stacked_chains_are_those_one_after_the_other(network, name):
 def test_keys_are_made_anew_after_a_block(monkeypatch):
     monkeypatch.setattr("entropy_mcmc.chains.stacked_modules.KEYS_AT_A_TIME", 4)
     test_stacked_chains_are_those_one_after_the_other("mlp", "emcmc")
+
+
+@pytest.mark.soak
+def test_compiled_noise_is_the_eager_one():
+    make, shape = KINDS["mlp"]
+    eager, compiled = (
+        all_at_once(make, shape, samplers()["emcmc"], [0.1] * 6, fused=fused)
+        for fused in (False, True)
+    )
+    for one, other in zip(eager, compiled, strict=True):
+        for key, value in one.state_dict().items():
+            torch.testing.assert_close(value, other.state_dict()[key], rtol=1e-4, atol=1e-5)
 
 
 def test_frozen_parameters_stay_and_guides_can_be_read():

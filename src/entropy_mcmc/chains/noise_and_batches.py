@@ -76,7 +76,7 @@ class NoiseAndBatches:
         normals = [self.like.new_empty(count, 0)] * 2
         if self.method.normals:
             words = [word[steps] for word in keys.normals]
-            drawn = self._call(_normals, words, self.x0, self.x1, self.method.normals)
+            drawn = draw_normals(words, self.x0, self.x1, self.method.normals, self.compiled)
             normals[: len(drawn)] = [x.to(self.like.dtype) for x in drawn]
         return normals[0], normals[1], self._rows([word[steps] for word in keys.rows], count)
 
@@ -86,14 +86,23 @@ class NoiseAndBatches:
             return torch.empty(count, len(self.chains), 0, dtype=torch.int64, device=device)
         x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
         x1 = (self.chains * 2**10).to(torch.int32)[:, None]
-        rows: Tensor = self._call(_rows, words, x0, x1, len(self.energy.data[0]))
+        rows: Tensor = _call(_rows, self.compiled, words, x0, x1, len(self.energy.data[0]))
         return rows
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        if not self.compiled:
-            return function(noise.normal_pair, *arguments)
-        with two_vectors_at_a_time():
-            return _kernel(function)(noise.compiled_normal_pair, *arguments)
+
+def draw_normals(
+    words: Sequence[Tensor], x0: Tensor, x1: Tensor, number: int, use_compiler: bool
+) -> tuple[Tensor, ...]:
+    """One or two standard normals for each counter (x0, x1), under the keys of `words`."""
+    normals: tuple[Tensor, ...] = _call(_normals, use_compiler, words, x0, x1, number)
+    return normals
+
+
+def _call(function: Callable[..., Any], use_compiler: bool, *arguments: Any) -> Any:
+    if not use_compiler:
+        return function(noise.normal_pair, *arguments)
+    with two_vectors_at_a_time():
+        return _kernel(function)(noise.compiled_normal_pair, *arguments)
 
 
 def _normals(

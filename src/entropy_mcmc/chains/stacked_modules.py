@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,9 +20,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from entropy_mcmc import noise
+from entropy_mcmc.chains.noise_and_batches import draw_normals
 from entropy_mcmc.chains.stack import Stack
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.samplers import Sampler
+from entropy_mcmc.samplers.kernel.compiled import wanted
+from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 
 KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
 AGREEMENT = 1e-4  # relative difference of outputs above which a stack is not the modules' own
@@ -69,7 +73,8 @@ class StackedModules:
 class StackedSampler:
     """A sampler of all modules of a stack: one group of hyper-parameters, a seed for each module.
 
-    `group` may be changed between steps, as a schedule does with a parameter group.
+    `group` may be changed between steps, as a schedule does with a parameter group. With fused=True
+    the noise is drawn by a compiled kernel; "auto" compiles it when that has paid for itself.
     """
 
     def __init__(
@@ -121,9 +126,11 @@ class StackedSampler:
 
     def _normals(self, step: int) -> tuple[Tensor, Tensor]:
         """The noise of each module's own seed, laid out as the stack is."""
-        words = self._words(step)
-        pair = noise.normal_pair(words, *self._counters)
-        return self._flatten(pair[0]), self._flatten(pair[1])
+        flat = self._stack.flat
+        use = wanted(self.group["fused"], flat.numel(), step, flat.device.type)
+        with quiet_compiler() if use else nullcontext():
+            first, second = draw_normals(self._words(step), *self._counters, 2, use)
+        return self._flatten(first), self._flatten(second)
 
     def _words(self, step: int) -> list[Tensor]:
         """Key words of a step, (module, 1) each."""
