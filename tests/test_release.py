@@ -87,8 +87,8 @@ def test_the_version_has_one_source(dist):
     assert citation["version"] == __version__
 
 
-def test_lower_bounds_are_those_that_were_tried():
-    """`constraints-oldest.txt` is what the suite was run with."""
+def test_lower_bounds_are_those_of_the_oldest_constraints():
+    """`constraints-oldest.txt` has them all, and the workflow runs the suite with it."""
     lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
     oldest = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     oldest.pop("pyparsing")  # below matplotlib, which warns with newer ones
