@@ -1,6 +1,6 @@
 """False-alarm and detection rates of the diagnosis' verdicts, written into docs/diagnostics.md.
 
-python benchmarks/diagnosis_rates.py        about 5 minutes of one core
+python benchmarks/diagnosis_rates.py        about 3 minutes of one core
 python benchmarks/diagnosis_rates.py --quick  a tenth of the trials, printed only
 """
 
@@ -120,12 +120,12 @@ def rows() -> Iterator[Row]:
     name = "chains (cycles, halves) differ"
     for chains, each in ((2, 5), (2, 10), (4, 4), (4, 10), (4, 50)):
         yield Row(
-            name, f"{chains} × {each} independent draws", False, differing(chains, each, 0.0), 1000
+            name, f"{chains} × {each} independent draws", False, differing(chains, each, 0.0), 500
         )
-    yield Row(name, "2 × 10, log-normal", False, differing(2, 10, 0.0, "log-normal"), 1000)
-    yield Row(name, "2 × 10, one prediction", False, differing(2, 10, 0.0, "copies"), 1000)
-    yield Row(name, "halves of 10 independent draws", False, differing(1, 10, 0.0), 1000)
-    yield Row(name, "halves of 20 independent draws", False, differing(1, 20, 0.0), 1000)
+    yield Row(name, "2 × 10, log-normal", False, differing(2, 10, 0.0, "log-normal"), 500)
+    yield Row(name, "2 × 10, one prediction", False, differing(2, 10, 0.0, "copies"), 500)
+    yield Row(name, "halves of 10 independent draws", False, differing(1, 10, 0.0), 500)
+    yield Row(name, "halves of 20 independent draws", False, differing(1, 20, 0.0), 500)
     for chains, each in ((2, 5), (2, 10), (4, 4), (4, 10)):
         for apart in (1.0, 5.0):
             yield Row(
@@ -136,7 +136,7 @@ def rows() -> Iterator[Row]:
                 200,
             )
     name = "θ is hotter than T"
-    for count, size in ((4, 100), (8, 1000), (16, 10_000)):
+    for count, size in ((4, 100), (8, 500), (16, 10_000)):
         yield Row(
             name, f"{count} draws of {size:,} weights at T", False, drawn(1.0, count, size), 400
         )

@@ -41,7 +41,7 @@ AFFORDABLE = 10**8
 SAMPLES = 16  # samples of θ at which its own temperature is read
 BATCHES = 16  # mini-batch gradients at each of them, fewer for large networks
 # Methods whose θ is drawn from exp(−U/T); of the others another distribution is known, or none.
-POSTERIOR_METHODS = ("emcmc", "sgld", "sghmc")
+POSTERIOR_METHODS = ("emcmc", "sgld", "psgld", "sghmc")
 ONE_NETWORK = "one network: there is nothing to diagnose"
 
 
