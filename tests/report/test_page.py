@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from entropy_mcmc.cli import main
-from entropy_mcmc.report.collect import collect
 from entropy_mcmc.report.command import write_report
+from entropy_mcmc.report.run_data import collect
 from entropy_mcmc.report.scores import members, whole
 from entropy_mcmc.report.sections import sections
 from run.workers import TRUSTED

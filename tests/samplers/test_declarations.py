@@ -10,7 +10,7 @@ import torch
 import entropy_mcmc
 from entropy_mcmc import BSAM, SAM, SGLD, EntropySGD, EntropySGLD
 from entropy_mcmc.errors import ConfigError, StateError
-from entropy_mcmc.report.words import method_name
+from entropy_mcmc.report.labels import method_name
 from entropy_mcmc.run.config import METHODS, SamplerConfig
 from entropy_mcmc.run.methods import METHODS as METHOD_TABLE
 from entropy_mcmc.samplers import registry

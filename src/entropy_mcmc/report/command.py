@@ -71,8 +71,8 @@ def write_report(
         loaded: The first run, where it is loaded already: its predictions are not made again.
     """
     from entropy_mcmc.posterior.files import atomic
-    from entropy_mcmc.report.collect import collect
     from entropy_mcmc.report.page import page
+    from entropy_mcmc.report.run_data import collect
     from entropy_mcmc.run.checkpoint import explained
 
     check_count("rows", rows)

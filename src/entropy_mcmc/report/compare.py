@@ -8,16 +8,16 @@ import numpy as np
 from markupsafe import Markup
 
 from entropy_mcmc import metrics
-from entropy_mcmc.report.collect import Flatness, RunData
 from entropy_mcmc.report.figures import learning, ood, quality, regression
 from entropy_mcmc.report.figures.svg import number
-from entropy_mcmc.report.findings import flatness_section
+from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, notice, piece
+from entropy_mcmc.report.labels import METRICS, arrow, method_name
 from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.run_data import Flatness, RunData
 from entropy_mcmc.report.scores import Member, gap, whole
 from entropy_mcmc.report.sections import cell, detection
-from entropy_mcmc.report.setup import differences_table
-from entropy_mcmc.report.words import METRICS, arrow, method_name
+from entropy_mcmc.report.settings import differences_table
 
 COLUMNS = ("accuracy", "rmse", "nll", "ece", "coverage", "auroc")
 MAIN = "nll"

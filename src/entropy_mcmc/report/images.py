@@ -11,8 +11,8 @@ from markupsafe import Markup
 from entropy_mcmc import metrics
 from entropy_mcmc.report.figures.svg import number, percent
 from entropy_mcmc.report.html import Table, base64_of, details, piece
+from entropy_mcmc.report.labels import class_name
 from entropy_mcmc.report.predictions import Classified, Floats
-from entropy_mcmc.report.words import class_name
 
 SHOWN = 12
 SIDE = 112  # pixels; larger images are made smaller

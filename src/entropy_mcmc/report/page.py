@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.compare import comparison
 from entropy_mcmc.report.html import Section, environment
+from entropy_mcmc.report.labels import GLOSSARY, METRICS, method_name
+from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.report.sections import sections
-from entropy_mcmc.report.words import GLOSSARY, METRICS, method_name
 
 COMPARISON = "Comparison"
 

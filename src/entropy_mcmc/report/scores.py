@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation.scores import regression_scores
-from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.predictions import Classified, Predicted, Regressed, unit
+from entropy_mcmc.report.run_data import RunData
 
 Floats = npt.NDArray[np.float64]
 CLEAR = 2.0  # standard errors of a paired difference above which it is called one

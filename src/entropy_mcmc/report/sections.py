@@ -11,18 +11,20 @@ from markupsafe import Markup
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation import detection_scores
 from entropy_mcmc.evaluation.sets import SHUFFLED
-from entropy_mcmc.report import findings
-from entropy_mcmc.report.collect import RunData
+from entropy_mcmc.report.corruption_section import corruption_section
+from entropy_mcmc.report.diagnostics_section import diagnostics_section
 from entropy_mcmc.report.figures import ood, quality, regression
 from entropy_mcmc.report.figures.learning import loss_figure
 from entropy_mcmc.report.figures.svg import fixed, number, percent
+from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice, piece
 from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
+from entropy_mcmc.report.labels import SHARES, arrow
 from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
-from entropy_mcmc.report.setup import setup_section
+from entropy_mcmc.report.settings import setup_section
 from entropy_mcmc.report.verdict import sentences, verdict
-from entropy_mcmc.report.words import SHARES, arrow
 
 COLUMNS = ("accuracy", "nll", "ece", "brier", "misclassification_auroc", "rmse", "coverage")
 SHUFFLED_MEANS = " “Shuffled pixels” are the test images with all pixels rearranged."
@@ -40,9 +42,9 @@ def sections(run: RunData) -> list[Section]:
         regression_section(run),
         calibration_section(run),
         ood_section(run),
-        findings.corruption_section(run),
-        findings.diagnostics_section(run),
-        findings.flatness_section(run.flatness),
+        corruption_section(run),
+        diagnostics_section(run),
+        flatness_section(run.flatness),
         images_section(run),
     ]
     return [section for section in made if section is not None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures.svg import number, percent
+from entropy_mcmc.report.labels import method_name
 from entropy_mcmc.report.predictions import Classified
+from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.report.scores import BASELINE, SINGLE, Floats, Gap, Member, gap
-from entropy_mcmc.report.words import method_name
 
 HONEST, FAIR = 0.03, 0.08  # limits of ECE for the words
 SEVERITIES = ("ok", "note", "warning", "problem")

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from entropy_mcmc.report.collect import RunData, chain_and_step
 from entropy_mcmc.report.figures.chart import Frame, Marks, Region, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, spanning, tag
 from entropy_mcmc.report.html import Figure, Table
+from entropy_mcmc.report.run_data import RunData, chain_and_step
 
 POINTS = 180
 WIDE, NARROW = 960.0, 420.0

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc import metrics
-from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
+from entropy_mcmc.report.labels import OOD_NAMES
 from entropy_mcmc.report.predictions import Classified
+from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.report.scores import roc
-from entropy_mcmc.report.words import OOD_NAMES
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from entropy_mcmc.report.collect import RunData
 from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.html import Section, Table, details, piece
-from entropy_mcmc.report.words import SETTINGS, method_name
+from entropy_mcmc.report.labels import SETTINGS, method_name
+from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.run.config import RunConfig, flatten, to_dict
 
 HIDDEN = ("run_dir", "output.", "compute.timeout")

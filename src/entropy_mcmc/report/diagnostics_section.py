@@ -1,0 +1,123 @@
+"""The diagnosis of a run: findings, mixing, thermometer readings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
+from entropy_mcmc.report.figures.svg import Axis, number, spanning
+from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice
+from entropy_mcmc.report.run_data import RunData
+
+SYMBOLS = {"theta": "θ", "guide": "θ_a"}
+
+
+def diagnostics_section(run: RunData) -> Section | None:
+    """Verdict, temperature, mixing; what is not in the file is left out."""
+    found = run.diagnostics
+    if found is None:
+        return None
+    advice = [entry for entry in found.get("advice") or [] if isinstance(entry, dict)]
+    grave = [entry for entry in advice if entry.get("severity") != "note"]
+    notes = [entry for entry in advice if entry.get("severity") == "note"]
+    content: list[object] = [
+        notice(_sentence(entry), str(entry.get("severity"))) for entry in grave
+    ]
+    content += [Markup("<h4>Notes</h4>"), bullets(map(_sentence, notes))] if notes else []
+    if not content:
+        content.append(notice(str(found.get("text", "nothing to diagnose"))))
+    table = _roles_table(found)
+    content += [table] if table else []
+    figure = thermometer_figure(run)
+    content += [figure] if figure else []
+    words = {
+        "ok": "Nothing speaks against these samples.",
+        "note": "Nothing grave; the notes say what to keep in mind.",
+        "warning": "Something deserves a look before these samples are used.",
+        "problem": "These samples should not be used as they are.",
+    }
+    lead = words.get(str(found.get("severity")), "") + (
+        " Checked: is the chain at its temperature, do its cycles agree, are its samples different?"
+    )
+    return Section("diagnostics", "Diagnostics", lead, content)
+
+
+def _sentence(entry: dict[str, Any]) -> str:
+    """A finding and what to change; older files have the finding only."""
+    text, change = entry.get("text", ""), entry.get("change")
+    return f"{text}. To change: {change}." if change else str(text)
+
+
+def _roles_table(found: dict[str, Any]) -> Table | None:
+    """One column for each variable."""
+    entries = [entry for entry in found.get("roles") or [] if isinstance(entry, dict)]
+    measured = [(words, [look(entry) for entry in entries]) for words, look in MIXING.items()]
+    rows = [
+        [words, *(number(value) for value in values)]
+        for words, values in measured
+        if any(value is not None for value in values)
+    ]
+    return Table("Mixing and distances", ["what", *map(_symbol, entries)], rows) if rows else None
+
+
+def _distance(part: str, side: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda entry: (entry.get(part) or {}).get(side)
+
+
+def _mixing(name: str, place: int) -> Callable[[dict[str, Any]], float | None]:
+    return lambda entry: ((entry.get("mixing") or {}).get(name) or (None, None))[place]
+
+
+MIXING = {
+    "distance of weights within a cycle": _distance("weights", "within"),
+    "distance of weights between cycles": _distance("weights", "between"),
+    "difference of predictions within a cycle": _distance("predictions", "within"),
+    "difference of predictions between cycles": _distance("predictions", "between"),
+    "effective sample size, worst prediction": _mixing("ess", 0),
+    "effective sample size, median prediction": _mixing("ess", 1),
+    "R-hat, worst prediction": _mixing("rhat", 0),
+    "R-hat, median prediction": _mixing("rhat", 1),
+}
+
+
+def _symbol(entry: dict[str, Any]) -> str:
+    return SYMBOLS.get(str(entry.get("role")), str(entry.get("role")))
+
+
+def thermometer_figure(run: RunData) -> Figure | None:
+    """Measured over claimed temperature, at each reading."""
+    readings = [
+        e
+        for e in run.events
+        if e["kind"] == "thermometer" and e.get("expected") and e.get("size") and "step" in e
+    ]
+    if not readings:
+        return None
+    ratios = [e["observed"] / e["expected"] for e in readings]
+    errors = [float(np.sqrt(2 / e["size"])) for e in readings]
+    steps = [float(e["step"]) for e in readings]
+    tips = [
+        f"step {e['step']:,}: {number(r)} times T = {number(e['temperature'])}"
+        for e, r in zip(readings, ratios, strict=True)
+    ]
+    series = [Series("one reading", steps, ratios, "points", 0, errors, tips=tips)]
+    low, high = spanning([*ratios, 1.0, *(r + 2 * e for r, e in zip(ratios, errors, strict=True))])
+    x = Axis("step", 0.0, max(steps) * 1.05)
+    frame = Frame(x, Axis("measured / claimed temperature", min(low, 0.8), max(high, 1.2)))
+    words = f"{len(ratios)} readings from {number(min(ratios))} to {number(max(ratios))} times T"
+    rows = [
+        [e["step"], number(e["temperature"]), number(r), number(s)]
+        for e, r, s in zip(readings, ratios, errors, strict=True)
+    ]
+    return Figure(
+        "Thermometer",
+        "The distance of θ and θ_a shows at which temperature the chain really is: 1 is right. "
+        "Above 1, mini-batch noise heats it.",
+        chart(frame, series, words, Marks(reference=((0.0, 1.0), (x.high, 1.0)))),
+        Table("Readings", ["step", "claimed T", "ratio", "standard error"], rows),
+        series,
+    )

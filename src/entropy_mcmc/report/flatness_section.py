@@ -1,0 +1,81 @@
+"""Flatness of the last samples: the table and the pictures of `emcmc flatness`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from entropy_mcmc.report.figures.svg import number, percent
+from entropy_mcmc.report.html import Section, Table, base64_of, notice, piece
+from entropy_mcmc.report.run_data import Flatness
+
+FLATNESS_COLUMNS = {
+    "loss": ("training loss", "mean loss over all training rows"),
+    "test_error": ("test error", "share of test rows that are wrong"),
+    "fisher_mean": ("mean Fisher", "mean squared gradient per parameter; smaller is flatter"),
+    "fisher_max": ("largest Fisher", ""),
+    "top_eigenvalue": ("largest curvature", "largest Hessian eigenvalue; smaller is flatter"),
+    "trace": ("Hessian trace", "sum of curvatures over all directions"),
+    "sharpness": ("sharpness", "rise of the loss at the worst near point (SAM, ρ = 0.05)"),
+    "rise": ("rise", "rise of the loss along random directions, at the end of the line"),
+    "learning_coefficient": (
+        "learning coefficient",
+        "half the number of directions that the loss pins down (local learning coefficient)",
+    ),
+}
+PICTURES = {
+    "fisher": "Histograms of the diagonal Fisher: mass near 0 means flat.",
+    "density": "Density of the Hessian's eigenvalues.",
+    "interpolation": "Loss along random directions away from each sample.",
+    "between": "Loss on the line from θ to its guide θ_a, and beyond both.",
+    "surface": "Loss in the plane through three points.",
+}
+
+
+def flatness_section(found: Flatness | None) -> Section | None:
+    """The table of `emcmc flatness` and its pictures."""
+    if found is None or not found.rows:
+        return None
+    columns = [c for c in FLATNESS_COLUMNS if any(row.get(c) is not None for row in found.rows)]
+    rows = [
+        [row.get("name", "?"), *(_cell(column, row) for column in columns)] for row in found.rows
+    ]
+    table = Table(
+        "Flatness of the last samples",
+        ["sample", *(FLATNESS_COLUMNS[column][0] for column in columns)],
+        rows,
+    )
+    meanings = [FLATNESS_COLUMNS[c] for c in columns if FLATNESS_COLUMNS[c][1]]
+    pictures = [(PICTURES[name], base64_of(data)) for name, data in found.pictures.items()]
+    return Section(
+        "flatness",
+        "Flatness",
+        "How much the loss rises when the weights move: smaller numbers mean a flatter basin. "
+        "Measured at the last sample of each variable.",
+        [
+            table,
+            *_learning_notices(found),
+            piece("meanings", meanings),
+            piece("pictures", pictures),
+        ],
+    )
+
+
+def _learning_notices(found: Flatness) -> list[Markup]:
+    """Why a learning coefficient is not to be trusted."""
+    return [
+        notice(
+            f"Learning coefficient of {row.get('name', '?')}, not trustworthy: {text}", "warning"
+        )
+        for row in found.rows
+        if isinstance(text := row.get("learning_coefficient_warning"), str)
+    ]
+
+
+def _cell(column: str, row: dict[str, Any]) -> str:
+    value, error = row.get(column), row.get(f"{column}_error")
+    if not isinstance(value, int | float):
+        return "–"
+    shown = percent(value) if column == "test_error" else number(value)
+    return f"{shown} ± {number(error, 2)}" if isinstance(error, int | float) else shown
