@@ -156,18 +156,17 @@ def rows() -> Iterator[Row]:
     yield Row(name, "logits 0.3 sd apart", False, moved(0.3), 400)
     yield Row(name, "logits 0.01 sd apart", True, moved(0.01), 200)
     name = "injected noise hot or cold"
-    yield Row(name, "10,000 weights at T (hot)", False, coupled(1.0, 10_000, "hot"), 400)
-    yield Row(name, "10,000 weights at T (cold)", False, coupled(1.0, 10_000, "cold"), 400)
-    yield Row(name, "10,000 weights, 10 % too hot", True, coupled(1.1, 10_000, "hot"), 200)
-    yield Row(name, "10,000 weights, 10 % too cold", True, coupled(0.9, 10_000, "cold"), 200)
-    name = "mini-batches add heat"
-    heated = "mini-batch heat"
-    yield Row(name, "10,000 weights, V = 0", False, coupled(1.0, 10_000, heated), 400)
-    yield Row(name, "10,000 weights, αV/4 = T/5", True, coupled(1.0, 10_000, heated, 16.0), 200)
+    for kind in ("hot", "cold"):
+        yield Row(name, f"2,000 weights at T ({kind})", False, coupled(1.0, 2000, kind), 200)
+    yield Row(name, "2,000 weights, 20 % too hot", True, coupled(1.2, 2000, "hot"), 100)
+    yield Row(name, "2,000 weights, 20 % too cold", True, coupled(0.8, 2000, "cold"), 100)
+    name, kind = "mini-batches add heat", "mini-batch heat"
+    yield Row(name, "2,000 weights, V = 0", False, coupled(1.0, 2000, kind), 200)
+    yield Row(name, "2,000 weights, αV/4 = T/5", True, coupled(1.0, 2000, kind, 16.0), 100)
     name = "draws worth few"
     for count in (12, 24, 48, 100):
-        yield Row(name, f"{count} independent draws", False, worth_few(count, 0.0), 300)
-        yield Row(name, f"{count} draws, autocorrelation 0.95", True, worth_few(count, 0.95), 100)
+        yield Row(name, f"{count} independent draws", False, worth_few(count, 0.0), 200)
+        yield Row(name, f"{count} draws, autocorrelation 0.95", True, worth_few(count, 0.95), 50)
 
 
 def measure(row: Row, share: float) -> str:
