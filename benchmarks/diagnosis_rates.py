@@ -1,6 +1,6 @@
 """False-alarm and detection rates of the diagnosis' verdicts, written into docs/diagnostics.md.
 
-python benchmarks/diagnosis_rates.py        about 3 minutes of one core
+python benchmarks/diagnosis_rates.py        some minutes of one core
 python benchmarks/diagnosis_rates.py --quick  a tenth of the trials, printed only
 """
 
