@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     if count < 2:
         raise ValueError(f"paired needs at least 2 seeds, got {count}")
     mean = float(differences.mean())
-    error = float(differences.std(ddof=1)) / np.sqrt(count)
+    error = float(differences.std(ddof=1)) / math.sqrt(count)
     if error == 0:
         return Difference(mean, mean, mean, float(mean == 0), mean)
     two_sided, one_sided = stats.t.ppf([1 - LEVEL / 2, 1 - LEVEL], count - 1)
