@@ -303,3 +303,12 @@ def test_deep_json_of_a_checkpoint(tmp_path):
     os.mkfifo(path)
     with pytest.raises(DamagedFileError, match="no regular file"):
         read_meta(path)
+
+
+def test_deep_json_beside_a_run_is_as_good_as_none(tmp_path):
+    from entropy_mcmc.report.collect import _json, read_flatness
+
+    for name in ("diagnostics.json", "flatness.json"):
+        (tmp_path / name).write_text("[" * 100_000)
+    assert _json(tmp_path / "diagnostics.json") is None
+    assert read_flatness(tmp_path) is None
