@@ -306,7 +306,7 @@ def test_deep_json_of_a_checkpoint(tmp_path):
 
 
 def test_deep_json_beside_a_run_is_as_good_as_none(tmp_path):
-    from entropy_mcmc.report.collect import _json, read_flatness
+    from entropy_mcmc.report.run_data import _json, read_flatness
 
     for name in ("diagnostics.json", "flatness.json"):
         (tmp_path / name).write_text("[" * 100_000)

@@ -151,7 +151,7 @@ def _json(path: Path) -> Event | None:
     """A JSON object, None where there is none; a damaged one is as good as none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -160,7 +160,7 @@ def read_flatness(folder: Path) -> Flatness | None:
     """`flatness.json` and the pictures beside it."""
     try:
         rows = json.loads((folder / "flatness.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return None
