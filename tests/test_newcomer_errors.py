@@ -317,7 +317,7 @@ def _(folder):
 
 @mistake("data on the CPU, model on a GPU")
 def _(folder):
-    from entropy_mcmc.posterior.batches import Batches
+    from entropy_mcmc.posterior.model_inputs import Batches
 
     # This suite also runs where there is no GPU: the meta device shows where inputs go.
     batches = Batches(X, network().to("meta"), 10)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.page import outcomes
 from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, NonFiniteError, StateError
-from entropy_mcmc.posterior.files import WriterLock, atomic
+from entropy_mcmc.posterior.atomic_files import WriterLock, atomic
 
 # Settings of older results name functions by where this package was then.
 RENAMED = ("entropy_mcmc.reproduce.", "entropy_mcmc_reproduction.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.items import MODULES, Draw, Item, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.methods import ENTRIES

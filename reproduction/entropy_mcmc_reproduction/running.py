@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction import search
 from entropy_mcmc_reproduction.items import MODULES, Outcome, item, results
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, ordered, pending, read, run_all

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read, strict
 from entropy_mcmc_reproduction.methods import ENTRIES, job
 from entropy_mcmc_reproduction.scale import Scale

@@ -346,7 +346,7 @@ def test_a_frozen_backbone_is_read_once_for_each_prediction(tmp_path, monkeypatc
     names = []
     placed = posterior._reader.fill.__func__.__globals__["place"]
     monkeypatch.setattr(
-        "entropy_mcmc.posterior.reading.place",
+        "entropy_mcmc.posterior.sample_reader.place",
         lambda slot, value: (names.append(slot.name), placed(slot, value)),
     )
     torch.testing.assert_close(posterior.sample_predictions(inputs(0), vectorize=False), expected)

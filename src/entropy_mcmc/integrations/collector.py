@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import Posterior, ranks
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.schedules import Cyclical
 
 SCHEDULE = "schedule.json"

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import check_choice, check_count, check_not_negative
-from entropy_mcmc.posterior import predictive, ranks, writing
-from entropy_mcmc.posterior.batches import Batches, home
+from entropy_mcmc.posterior import predictive, ranks, sample_writer
 from entropy_mcmc.posterior.forward import Output, Piece, pieces, tensor_of
 from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, Manifest, Sample
+from entropy_mcmc.posterior.model_inputs import Batches, home
 from entropy_mcmc.posterior.predictive import RegressionPrediction
 from entropy_mcmc.posterior.private_copy import Workspace, lock_of
-from entropy_mcmc.posterior.reading import Reader, predictable
 from entropy_mcmc.posterior.refreshing import refreshed
+from entropy_mcmc.posterior.sample_reader import Reader, predictable
 from entropy_mcmc.posterior.sample_tensors import step_of
 from entropy_mcmc.posterior.store import Store, store_on_ranks
 
@@ -79,7 +79,7 @@ class Posterior:
         check_choice("roles", roles, KEEP_ROLES)
         check_choice("dtype", dtype, (None, "bfloat16", torch.bfloat16))
         manifest = Manifest(
-            library=writing.LIBRARY,
+            library=sample_writer.LIBRARY,
             likelihood=likelihood,
             roles=roles,
             dtype=None if dtype is None else "bfloat16",
@@ -191,8 +191,8 @@ class Posterior:
         # Another thread may be predicting with the model in place, or collecting too.
         with lock_of(self.model), self._store.changing:
             kept = step_of(optimizer, step, self._store.manifest)
-            origin = writing.Origin(ranks.agree(kept, home(self.model)[0]), cycle, chain)
-            return writing.write_samples(self._store, self.model, optimizer, origin)
+            origin = sample_writer.Origin(ranks.agree(kept, home(self.model)[0]), cycle, chain)
+            return sample_writer.write_samples(self._store, self.model, optimizer, origin)
 
     def refresh_batchnorm(self, loader: Iterable[Any], *, force: bool = False) -> int:
         """Give every sample its own batch-norm statistics, by one pass over `loader` for each.
@@ -211,7 +211,7 @@ class Posterior:
         if pending and ranks.is_main():
             self._store.require_writer()
         for sample, fresh in refreshed(self.model, self._reader, pending, loader):
-            writing.replace_buffers(self._store, sample, fresh)
+            sample_writer.replace_buffers(self._store, sample, fresh)
         return len(pending)
 
     def predict_proba(

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from entropy_mcmc.posterior.batches import call
 from entropy_mcmc.posterior.manifest import StoredFile
+from entropy_mcmc.posterior.model_inputs import call
 from entropy_mcmc.posterior.tensors import Layout, layout, reshard, unwrap
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

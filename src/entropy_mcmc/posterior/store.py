@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from entropy_mcmc.errors import DamagedFileError, StateError
 from entropy_mcmc.posterior import ranks
-from entropy_mcmc.posterior.batches import home
-from entropy_mcmc.posterior.files import (
+from entropy_mcmc.posterior.atomic_files import (
     WriterLock,
     atomic,
     is_regular,
@@ -41,6 +40,7 @@ from entropy_mcmc.posterior.manifest import (
     StoredFile,
 )
 from entropy_mcmc.posterior.manifest_reader import read_manifest
+from entropy_mcmc.posterior.model_inputs import home
 
 FOLDER = "samples"
 _NEW = ".samples-new-"

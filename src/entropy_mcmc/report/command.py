@@ -70,7 +70,7 @@ def write_report(
         trust: Functions of other modules that the runs may name.
         loaded: The first run, where it is loaded already: its predictions are not made again.
     """
-    from entropy_mcmc.posterior.files import atomic
+    from entropy_mcmc.posterior.atomic_files import atomic
     from entropy_mcmc.report.page import page
     from entropy_mcmc.report.run_data import collect
     from entropy_mcmc.run.checkpoint import explained

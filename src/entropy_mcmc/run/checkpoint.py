@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from entropy_mcmc.errors import DamagedFileError, EntropyMCMCError, StateError
-from entropy_mcmc.posterior.files import atomic, is_regular, is_temporary, sha256
+from entropy_mcmc.posterior.atomic_files import atomic, is_regular, is_temporary, sha256
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
 from entropy_mcmc.posterior.manifest import checksum
 from entropy_mcmc.posterior.manifest_reader import read_manifest

@@ -24,7 +24,7 @@ from entropy_mcmc.diagnostics import (
     read_pair_temperature,
 )
 from entropy_mcmc.errors import StateError
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.run.checkpoint import explained, newest_step, read_meta
 from entropy_mcmc.run.devices import DOUBLE, cast

@@ -14,7 +14,7 @@ from entropy_mcmc import flatness
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import refresh_batchnorm
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.runner import Run

@@ -14,7 +14,7 @@ from entropy_mcmc.errors import (
     StateError,
     check_count,
 )
-from entropy_mcmc.posterior.files import WriterLock, atomic, is_temporary
+from entropy_mcmc.posterior.atomic_files import WriterLock, atomic, is_temporary
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, from_dict, to_dict
 from entropy_mcmc.run.config_file import NAME, dump, read_config

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import DamagedFileError, StateError
-from entropy_mcmc.posterior.files import WriterLock, atomic, is_regular
+from entropy_mcmc.posterior.atomic_files import WriterLock, atomic, is_regular
 from entropy_mcmc.run.checkpoint import explained
 
 NAME = "metrics.jsonl"

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from entropy_mcmc.posterior import Posterior, ranks, writing
-from entropy_mcmc.posterior.files import WriterLock
+from entropy_mcmc.posterior import Posterior, ranks, sample_writer
+from entropy_mcmc.posterior.atomic_files import WriterLock
 from entropy_mcmc.posterior.manifest import STRIDE
-from entropy_mcmc.posterior.reading import Reader
 from entropy_mcmc.posterior.refreshing import refreshed
+from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.store import Store
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.chain_loop import run_chain
@@ -54,7 +54,7 @@ class SharedPosterior(Posterior):
         with ranks.alone():
             for sample, fresh in refreshed(self.model, reader, pending, loader):
                 with turn(self.path), _writer(self.path) as store:
-                    writing.replace_buffers(store, sample, fresh)
+                    sample_writer.replace_buffers(store, sample, fresh)
 
 
 @contextmanager

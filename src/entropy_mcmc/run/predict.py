@@ -14,7 +14,7 @@ from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
 from entropy_mcmc.data.tabular import read_npz
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
-from entropy_mcmc.posterior.files import atomic
+from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.posterior.predictive import Mean
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.devices import DOUBLE

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from entropy_mcmc import __version__
 from entropy_mcmc.posterior import ranks
-from entropy_mcmc.posterior.batches import home
 from entropy_mcmc.posterior.batchnorm import norm_layers
 from entropy_mcmc.posterior.manifest import ROLES, Manifest, Sample, StoredFile
+from entropy_mcmc.posterior.model_inputs import home
 from entropy_mcmc.posterior.sample_tensors import (
     dtype_name,
     due,
