@@ -65,7 +65,15 @@ def _answer(arguments: list[str]) -> str | None:
         import shtab
 
         return f"{shtab.complete(make_parser(), shell)}\n"
-    return usage.short_help(arguments)
+    return usage.short_help(arguments, option_words)
+
+
+def option_words(command: str) -> dict[str, str]:
+    """Help text of each flag of a command, from its parser."""
+    parsers = {"sample": _sample, "evaluate": _evaluate, "predict": _predict, "flatness": _flatness}
+    if command not in parsers:
+        return {}
+    return {flag: a.help or "" for a in parsers[command]()._actions for flag in a.option_strings}
 
 
 def with_config_files(arguments: list[str]) -> tuple[list[str], list[str], list[Path]]:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
+from typing import NamedTuple
+
+WIDTH = 100
+COLUMN = 31  # where the words of an option begin
+
 TOP = """\
 usage: emcmc COMMAND …
 
@@ -20,75 +27,83 @@ help:    emcmc COMMAND --help             short, with an example
 also:    emcmc --version, emcmc --completion bash | zsh | fish
 """
 
+
+class Summary(NamedTuple):
+    """What the short help of a command shows: the words of its options come from its parser."""
+
+    usage: str
+    about: str
+    options: tuple[tuple[str, str], ...]  # flag, and what stands for its value
+    example: str
+
+
 COMMANDS = {
-    "sample": """\
-usage: emcmc sample [options]
-
-Sample a posterior. Without options: embedded digits, beside one SGD network of the same budget.
-Killed at any moment, the same command goes on and gives the same samples.
-
-  --data.name NAME           digits, cifar10, uci-yacht, … or module:function
-  --model.name NAME          mlp, cnn, resnet18, … or module:function
-  --method NAME              emcmc, sgld, sghmc, entropy-sgld, bsam, sgd, sam, swa, ensemble, …
-  --schedule.epochs N        gradient budget, in passes over the data
-  --sampler.lr X             likewise --sampler.eta, .temperature, .weight_decay
-  --run_dir FOLDER           where everything is kept
-  --config FILE              options from YAML; --print_config writes them
-  --more-cycles K            extend a finished run
-
-example: emcmc sample --data.name cifar10 --model.name resnet18 --schedule.epochs 200
-every option with its default: emcmc sample --help-all
-""",
-    "evaluate": """\
-usage: emcmc evaluate RUN [options]
-
-Accuracy, NLL and calibration on the test set, detection of out-of-distribution data, and the
-same on corrupted pictures. Prints a table; all numbers go to RUN/metrics.jsonl.
-
-  --corruptions [TYPES]      [all], [none], or names such as [fog,snow]
-  --device NAME              where to predict
-  --trust                    import the module:function names of the folder, which are refused else
-
-example: emcmc evaluate runs/digits-emcmc --corruptions [none]
-every option with its default: emcmc evaluate --help-all
-""",
-    "predict": """\
-usage: emcmc predict RUN INPUT -o OUTPUT [options]
-
-Class probabilities, entropy and mutual information; for regression mean and standard deviation.
-INPUT and OUTPUT are .npz or .csv files.
-
-  --batch_size N             rows at a time
-  --trust                    import the module:function names of the folder, which are refused else
-
-example: emcmc predict runs/digits-emcmc new.npz -o probabilities.csv
-every option with its default: emcmc predict --help-all
-""",
-    "flatness": """\
-usage: emcmc flatness RUN [RUN …] [options]
-
-Fisher information, Hessian, sharpness and interpolation at the last θ and guide of each run, in
-one table and figures.
-
-  --subset N                 training rows for all but the Fisher information
-  --surface                  also draw the loss on a plane through three samples
-  -o FOLDER                  where to write; RUN/flatness by default
-  --trust                    import the module:function names of the folder, which are refused else
-
-example: emcmc flatness runs/digits-emcmc runs/digits-sgld
-every option with its default: emcmc flatness --help-all
-""",
+    "sample": Summary(
+        "emcmc sample [options]",
+        "Sample a posterior. Without options: embedded digits, beside one SGD network of the same "
+        "budget. Killed at any moment, the same command goes on and gives the same samples.",
+        (
+            ("--data.name", "NAME"),
+            ("--model.name", "NAME"),
+            ("--method", "NAME"),
+            ("--schedule.epochs", "N"),
+            ("--sampler.lr", "X"),
+            ("--sampler.temperature", "T"),
+            ("--sampler.prior_variance", "V"),
+            ("--run_dir", "FOLDER"),
+            ("--config", "FILE"),
+            ("--more-cycles", "K"),
+        ),
+        "emcmc sample --data.name cifar10 --model.name resnet18 --schedule.epochs 200",
+    ),
+    "evaluate": Summary(
+        "emcmc evaluate RUN [options]",
+        "Accuracy, NLL and calibration on the test set, detection of out-of-distribution data, and "
+        "the same on corrupted images. Prints a table; all values go to RUN/metrics.jsonl.",
+        (("--corruptions", "[TYPES]"), ("--device", "NAME"), ("--trust", "")),
+        "emcmc evaluate runs/digits-emcmc --corruptions [none]",
+    ),
+    "predict": Summary(
+        "emcmc predict RUN INPUT -o OUTPUT [options]",
+        "Class probabilities, entropy and mutual information; for regression mean and standard "
+        "deviation. INPUT and OUTPUT are .npz or .csv files.",
+        (("--batch_size", "N"), ("--device", "NAME"), ("--trust", "")),
+        "emcmc predict runs/digits-emcmc new.npz -o probabilities.csv",
+    ),
+    "flatness": Summary(
+        "emcmc flatness RUN [RUN …] [options]",
+        "Fisher information, Hessian, sharpness, learning coefficient and interpolation at the "
+        "last θ and guide of each run, in one table and figures.",
+        (("--subset", "N"), ("--surface", ""), ("--output", "FOLDER"), ("--trust", "")),
+        "emcmc flatness runs/digits-emcmc runs/digits-sgld",
+    ),
 }
 
 
-def short_help(arguments: list[str]) -> str | None:
+def short_help(
+    arguments: Sequence[str], words_of: Callable[[str], Mapping[str, str]]
+) -> str | None:
     """The text for `--help`; None if these arguments do not ask for it.
 
-    >>> short_help(["predict", "--help"]).startswith("usage: emcmc predict")
-    True
+    `words_of(command)` gives the help text of each flag of a command.
+
+    >>> print(short_help(["--help"], dict).splitlines()[0])
+    usage: emcmc COMMAND …
     """
     if not any(word in ("-h", "--help") for word in arguments):
         return None
     if arguments[0] in ("-h", "--help"):
         return TOP
-    return COMMANDS.get(arguments[0])
+    command = arguments[0]
+    return _text(command, words_of(command)) if command in COMMANDS else None
+
+
+def _text(command: str, words: Mapping[str, str]) -> str:
+    summary = COMMANDS[command]
+    lines = [f"usage: {summary.usage}", "", *wrap(summary.about, WIDTH), ""]
+    for flag, value in summary.options:
+        first = f"  {flag} {value}".ljust(COLUMN)
+        lines += wrap(words[flag], WIDTH, initial_indent=first, subsequent_indent=" " * COLUMN)
+    lines += ["", f"example: {summary.example}"]
+    lines += [f"every option with its default: emcmc {command} --help-all", ""]
+    return "\n".join(lines)

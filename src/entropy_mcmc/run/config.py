@@ -39,7 +39,9 @@ def option(default: Any, text: str) -> Any:
 class ModelConfig:
     """Which network."""
 
-    name: str = option("auto", "name of a model, module:function, or auto (fits the data)")
+    name: str = option(
+        "auto", "mlp, cnn, resnet18 and others, module:function, or auto (fits the data)"
+    )
     options: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "arguments of the model, such as width: 32"}
     )
@@ -49,7 +51,7 @@ class ModelConfig:
 class DataConfig:
     """Which data, and how they become batches."""
 
-    name: str = option("digits", "name of a data set, or module:function")
+    name: str = option("digits", "digits, cifar10, uci-yacht and others, or module:function")
     folder: str | None = option(None, "folder of the files; else $EMCMC_DATA")
     options: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "further arguments of the reader or function"}

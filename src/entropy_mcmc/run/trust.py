@@ -53,7 +53,11 @@ NOTHING = Trust()
 
 def add_trust_options(parser: Any, **several: Any) -> None:
     """The options by which the reader of a run folder allows what it names."""
-    parser.add_argument("--trust", action="store_true", help="import whatever the folder names")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the module:function names of the folder, refused otherwise",
+    )
     for option in OPTIONS:
         parser.add_argument(
             f"--{option}", default=None, help="module:function to allow, if named", **several
