@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.errors import ConfigError, DamagedFileError, EntropyMCMCError, check_count
 from entropy_mcmc.run.trust import NOTHING, Trust, add_trust_options, trust_of
 
 if TYPE_CHECKING:
+    from entropy_mcmc.report.run_data import RunData
     from entropy_mcmc.run.runner import Run
 
 NAME = "report.html"
@@ -71,7 +72,6 @@ def write_report(
         loaded: The first run, where it is loaded already: its predictions are not made again.
     """
     from entropy_mcmc.posterior.atomic_files import atomic
-    from entropy_mcmc.report.page import page
     from entropy_mcmc.report.run_data import collect
     from entropy_mcmc.run.checkpoint import explained
 
@@ -92,7 +92,7 @@ def write_report(
         for i, (folder, name) in enumerate(zip(folders, names(folders), strict=True))
     ]
     target = Path(output) if output is not None else folders[0] / NAME
-    text = page(found)
+    text = _page(found)
     if len(text.encode()) > LARGEST:
         raise ConfigError(
             f"the page must be under {LARGEST:,} bytes, got {len(text.encode()):,}; "
@@ -101,6 +101,23 @@ def write_report(
     with explained(target.parent), atomic(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return target
+
+
+def _page(runs: list[RunData]) -> str:
+    """The page; a folder from elsewhere may hold JSON of any shape, which is one error."""
+    from entropy_mcmc.report.page import page
+
+    try:
+        return page(runs)
+    except EntropyMCMCError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        folders = ", ".join(str(run.folder) for run in runs)
+        raise DamagedFileError(
+            f"no page can be made of {folders} ({error!r:.200}): "
+            "metrics.jsonl, diagnostics.json or flatness/flatness.json holds what no run writes; "
+            "restore it from a copy, or remove it"
+        ) from error
 
 
 def names(folders: Sequence[Path]) -> list[str]:

@@ -21,7 +21,7 @@ def diagnostics_section(run: RunData) -> Section | None:
     found = run.diagnostics
     if found is None:
         return None
-    advice = [entry for entry in found.get("advice") or [] if isinstance(entry, dict)]
+    advice = _tables(found.get("advice"))
     grave = [entry for entry in advice if entry.get("severity") != "note"]
     notes = [entry for entry in advice if entry.get("severity") == "note"]
     content: list[object] = [
@@ -46,6 +46,11 @@ def diagnostics_section(run: RunData) -> Section | None:
     return Section("diagnostics", "Diagnostics", lead, content)
 
 
+def _tables(value: object) -> list[dict[str, Any]]:
+    """The tables of a list; whatever else a file holds is left out."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
 def _sentence(entry: dict[str, Any]) -> str:
     """A finding and what to change; older files have the finding only."""
     text, change = entry.get("text", ""), entry.get("change")
@@ -54,7 +59,7 @@ def _sentence(entry: dict[str, Any]) -> str:
 
 def _roles_table(found: dict[str, Any]) -> Table | None:
     """One column for each variable."""
-    entries = [entry for entry in found.get("roles") or [] if isinstance(entry, dict)]
+    entries = _tables(found.get("roles"))
     measured = [(words, [look(entry) for entry in entries]) for words, look in MIXING.items()]
     rows = [
         [words, *(number(value) for value in values)]

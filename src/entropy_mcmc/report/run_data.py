@@ -10,6 +10,7 @@ from typing import Any
 
 from entropy_mcmc.errors import EntropyMCMCError, UntrustedError
 from entropy_mcmc.evaluation.sets import ROWS
+from entropy_mcmc.posterior.atomic_files import is_regular, leaves
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
 from entropy_mcmc.posterior.manifest import STRIDE, Sample
 from entropy_mcmc.posterior.manifest_reader import read_manifest
@@ -24,6 +25,7 @@ from entropy_mcmc.run.trust import NOTHING, Trust
 
 FLATNESS = "flatness"
 PICTURE_BYTES = 400_000
+JSON_BYTES = 10_000_000
 Event = dict[str, Any]
 
 
@@ -150,7 +152,7 @@ def _samples(folder: Path) -> tuple[Sample, ...]:
 def _json(path: Path) -> Event | None:
     """A JSON object, None where there is none; a damaged one is as good as none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_content(path, JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
@@ -159,19 +161,31 @@ def _json(path: Path) -> Event | None:
 def read_flatness(folder: Path) -> Flatness | None:
     """`flatness.json` and the pictures beside it."""
     try:
-        rows = json.loads((folder / "flatness.json").read_text(encoding="utf-8"))
+        rows = json.loads(_content(folder / "flatness.json", JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return None
     names = ("fisher", "density", "interpolation", "between", "surface")
-    pictures = {
-        name: (folder / f"{name}.png").read_bytes()
-        for name in names
-        if (folder / f"{name}.png").exists()
-        and (folder / f"{name}.png").stat().st_size < PICTURE_BYTES
-    }
-    return Flatness(rows, pictures)
+    pictures = {name: _picture(folder / f"{name}.png") for name in names}
+    return Flatness(rows, {name: content for name, content in pictures.items() if content})
+
+
+def _picture(path: Path) -> bytes:
+    try:
+        return _content(path, PICTURE_BYTES)
+    except OSError:
+        return b""
+
+
+def _content(path: Path, largest: int) -> bytes:
+    """What a small file of a folder holds; OSError for whatever else lies in its place.
+
+    A FIFO would not end, and a link would put a file of the reader's into the page.
+    """
+    if leaves(path, path.parent) or not is_regular(path) or path.stat().st_size > largest:
+        raise OSError(f"{path} is no regular file of at most {largest} bytes")
+    return path.read_bytes()
 
 
 def chain_and_step(sample: Sample) -> tuple[int, int]:

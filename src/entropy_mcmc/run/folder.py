@@ -48,6 +48,8 @@ class Record:
         for name in ("problem", "machine"):
             if not isinstance(getattr(self, name), dict):
                 raise ConfigError(f"{name} must be a table, got {getattr(self, name)!r:.80}")
+        for name in {"parameters", "rows"} & self.problem.keys():
+            check_count(f"problem.{name}", self.problem[name])
         check_count("cycle_steps", self.cycle_steps)
         if not isinstance(self.more_cycles, list):
             raise ConfigError(f"more_cycles must be a list, got {self.more_cycles!r:.80}")

@@ -13,6 +13,7 @@ from entropy_mcmc.posterior.atomic_files import WriterLock, atomic, is_regular
 from entropy_mcmc.run.checkpoint import explained
 
 NAME = "metrics.jsonl"
+TEXTS = ("kind", "set", "who")
 Event = Mapping[str, Any]
 
 
@@ -140,4 +141,14 @@ def _parse(line: str) -> dict[str, Any]:
                 raise ValueError(f"a line of kind {event['kind']!r:.40} has no {name}")
     elif not isinstance(event.get("set"), str):
         raise ValueError("an evaluation must name its set")
+    if event["kind"] in ("train", "evaluate"):
+        _check_numbers(event)
     return event
+
+
+def _check_numbers(event: Event) -> None:
+    """ValueError unless all but the names are numbers, or none that could be computed."""
+    for name, value in event.items():
+        known = value is not None or event["kind"] == "train"
+        if name not in TEXTS and known and not isinstance(value, int | float):
+            raise ValueError(f"{name!r:.40} must be a number, got {value!r:.40}")
