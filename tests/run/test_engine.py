@@ -273,11 +273,15 @@ def test_options_of_other_methods_are_refused():
         sample(tiny_model, tiny_data()[0], learning_rate=0.1)
 
 
-def test_more_cycles_need_a_finished_sampler(tmp_path):
+def test_more_cycles_need_a_finished_sampler(tmp_path, monkeypatch):
     config = tiny_config(tmp_path / "run", "sgd", epochs=4)
     with pytest.raises(ConfigError, match="method that samples in cycles, got method='sgd'"):
         run(config, more_cycles=1)
     config = tiny_config(tmp_path / "other", "sgld", epochs=4)
+    with pytest.raises(StateError, match="this one has not begun, got 1"):
+        run(config, more_cycles=1)
+    run(config)
+    monkeypatch.setattr("entropy_mcmc.run.runner.newest_step", lambda chain: 1)
     with pytest.raises(StateError, match="is not finished, got more_cycles=1"):
         run(config, more_cycles=1)
 

@@ -204,6 +204,7 @@ def _rehearse(record: Record, problem: Problem, network: Any, more: int | None) 
     """
     config = record.config
     if more is not None:
+        _check_cyclical(config)
         raise StateError(
             f"more_cycles extends a finished run, and this one has not begun, got {more}; leave "
             "it out at the first start"
@@ -236,20 +237,22 @@ def _check_split(config: RunConfig, world_size: int) -> None:
 def _extend(record: Record, folder: Path, fabric: Any, more: int | None) -> Record:
     if more is None:
         return record
-    if METHODS[record.config.method].point or record.config.schedule.kind not in (
-        "cyclical",
-        "constant",
-    ):
-        raise ConfigError(
-            f"more_cycles needs a method that samples in cycles, got method="
-            f"{record.config.method!r} with schedule.kind={record.config.schedule.kind!r}; "
-            "start a new run with more epochs instead"
-        )
+    _check_cyclical(record.config)
     total = record.cycle_steps * record.cycles
     chains = [folder / "checkpoint" / f"chain-{c}" for c in range(record.config.chains or 1)]
     finished = all(newest_step(chain) == total for chain in chains)
     on_first(fabric, lambda: folders.extended(folder, record, more, finished=finished))
     return folders.read_existing(folder)
+
+
+def _check_cyclical(config: RunConfig) -> None:
+    """Refuse to extend a run that does not sample in cycles."""
+    if METHODS[config.method].point or config.schedule.kind not in ("cyclical", "constant"):
+        raise ConfigError(
+            f"more_cycles needs a method that samples in cycles, got method="
+            f"{config.method!r} with schedule.kind={config.schedule.kind!r}; "
+            "start a new run with more epochs instead"
+        )
 
 
 def _context(
