@@ -136,7 +136,7 @@ def minibatch_heat(alpha: float, h: float, eta: float, gradient_variance: float)
     (θ, θ_a) moves like one particle of twice the mass, and αV/2, as of SGLD, in much stiffer ones.
 
     >>> round(minibatch_heat(0.01, 1e-6, 0.1, 40.0), 4), round(minibatch_heat(0.01, 90, 1.0, 40), 4)
-    (0.1, 0.1989)
+    (0.1, 0.1988)
     """
     c = 1 / check_positive("eta", eta)
     share = (h + c - alpha * h * c / 2) / (h + 2 * c - alpha * h * c)

@@ -1,12 +1,22 @@
-"""The tournament is no part of the wheel: its folder is put on the path for these tests."""
+"""The tournament is no part of the wheel: these tests load its package from its folder.
+
+Only that package: with the whole of benchmarks/ on the path, its run.py would stand for tests/run.
+"""
 
 import sys
+from importlib import util
 from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+if "tournament" not in sys.modules:
+    SOURCE = Path(__file__).parents[2] / "benchmarks" / "tournament" / "__init__.py"
+    SPEC = util.spec_from_file_location(
+        "tournament", SOURCE, submodule_search_locations=[str(SOURCE.parent)]
+    )
+    sys.modules["tournament"] = util.module_from_spec(SPEC)
+    SPEC.loader.exec_module(sys.modules["tournament"])
 
 
 @pytest.fixture(autouse=True)
