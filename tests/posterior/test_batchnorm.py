@@ -1,6 +1,7 @@
 """Batch-norm refresh: torch's cumulative rule, every sample its own, nothing else touched."""
 
 import copy
+import io
 import json
 
 import pytest
@@ -182,3 +183,48 @@ def test_a_reader_may_not_refresh_but_sees_it(tmp_path):
     posterior.refresh_batchnorm(batches())  # every file gets a new name under the reader
     assert len(list(states)) == 2
     assert reader.predict_proba(batches()[0]).shape == (8, 5)
+
+
+def test_max_batches_reads_that_many_and_no_more():
+    torch.manual_seed(0)
+    model, short = net(), net()
+    short.load_state_dict(model.state_dict())
+    read = []
+
+    class Loader:
+        def __iter__(self):
+            for batch in batches():
+                read.append(len(batch))
+                yield batch
+
+    refresh_batchnorm(model, Loader(), max_batches=2)
+    refresh_batchnorm(short, batches()[:2])
+    assert len(read) == 2
+    for name, value in short.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value)
+    with pytest.raises(ConfigError, match=r"max_batches must be .* got max_batches=0"):
+        refresh_batchnorm(model, batches(), max_batches=0)
+
+
+def test_samples_are_refreshed_with_that_many_batches(tmp_path, capsys):
+    model = net()
+    posterior = Posterior.create(tmp_path, model)
+    for step in range(2):
+        posterior.collect(step=step)
+    assert posterior.refresh_batchnorm(batches(), max_batches=3, progress=True) == 2
+    refresh_batchnorm(model, batches()[:3])
+    for state in posterior:
+        assert int(state["1.num_batches_tracked"]) == 3
+        assert torch.equal(state["3.running_var"], model[3].running_var)
+    assert capsys.readouterr() == ("", "")  # a bar is for terminals
+
+
+def test_a_terminal_sees_how_many_samples_are_done(tmp_path, monkeypatch):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", screen)
+    posterior = Posterior.create(tmp_path, net())
+    posterior.collect()
+    posterior.refresh_batchnorm(batches(), progress=True)
+    assert "batch norm: 100%" in screen.getvalue()
+    assert "1/1" in screen.getvalue()

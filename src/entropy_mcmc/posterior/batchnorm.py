@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.posterior import ranks
 from entropy_mcmc.posterior.model_inputs import call, home, inputs_of, to_device
 from entropy_mcmc.posterior.tensors import unwrap
@@ -26,7 +27,9 @@ def norm_layers(model: nn.Module) -> list[_Norm]:
     return [m for m in model.modules() if isinstance(m, _Norm) and m.running_mean is not None]
 
 
-def refresh_batchnorm(model: nn.Module, loader: Iterable[Any]) -> None:
+def refresh_batchnorm(
+    model: nn.Module, loader: Iterable[Any], *, max_batches: int | None = None
+) -> None:
     """Give a model the batch-norm statistics of its present weights, by one pass over `loader`.
 
     The new statistics are the plain average of the batches' (over all ranks, where there are
@@ -37,13 +40,31 @@ def refresh_batchnorm(model: nn.Module, loader: Iterable[Any]) -> None:
     Args:
         model: Its weights, modes and gradients are left as they are.
         loader: Training data, as the network saw it in training.
+        max_batches: Stop after this many batches; those of a loader that shuffles are enough.
 
     >>> model = nn.BatchNorm1d(1, affine=False)
     >>> refresh_batchnorm(model, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
     >>> model.running_mean, model.running_var
     (tensor([4.]), tensor([2.]))
     """
-    refresh_with(call, unwrap(model), loader)
+    refresh_with(call, unwrap(model), first_batches(loader, max_batches))
+
+
+class _FirstBatches:
+    """The first batches of a loader, each time it is read."""
+
+    def __init__(self, loader: Iterable[Any], count: int) -> None:
+        self._loader, self._count = loader, count
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(self._loader, self._count)
+
+
+def first_batches(loader: Iterable[Any], max_batches: int | None) -> Iterable[Any]:
+    """A loader cut after `max_batches` batches; None leaves it whole."""
+    if max_batches is None:
+        return loader
+    return _FirstBatches(loader, check_count("max_batches", max_batches))
 
 
 def refresh_with(

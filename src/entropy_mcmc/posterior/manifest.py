@@ -1,6 +1,7 @@
 """The manifest: the settings of a store and its samples, as one JSON file with a checksum.
 
 Schema 1 had neither the checksum nor the chain of a sample; it is read, and marked as unverified.
+Schema 3 has the replica of a sample; a store without replicas is written in schema 2.
 A checksum detects damage, not forgery: whoever can write the file can write its checksum too.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from entropy_mcmc.errors import StateError
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "manifest.json"
 # Room for some 35,000 samples; whatever the bytes say, reading them takes less than 500 MB.
 MAX_BYTES = 16_000_000
@@ -23,10 +24,16 @@ ROLES = ("theta", "guide")
 KEEP_ROLES = ("both", "theta", "guide")
 LIKELIHOODS = ("classification", "regression")
 BATCHNORM = ("none", "stale", "fresh")
-SAMPLE_NAME = re.compile(r"[0-9]{10,20}-(theta|guide)(-bn[0-9]{1,9})?\.safetensors", re.ASCII)
+SAMPLE_NAME = re.compile(
+    r"[0-9]{10,20}-(theta|guide)(-r[0-9]{1,5})?(-bn[0-9]{1,9})?\.safetensors", re.ASCII
+)
 SHARED_NAME = re.compile(r"shared-[0-9a-f]{64}\.safetensors", re.ASCII)
 # A run stores step t of chain c under c·STRIDE + t, so that chains never share a step.
 STRIDE = 10**10
+
+
+Key = tuple[int, str, int | None]
+"""What tells the samples of a store apart: step, role and replica."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class StoredFile:
 class Sample:
     """One sample: its file, the shared file of what was not sampled, and where it came from.
 
-    `chain` is None where the collector did not say which chain it was.
+    `chain` is None where the collector did not say which chain it was, `replica` where θ is the
+    only network of its guide, and for the guide.
     """
 
     file: StoredFile
@@ -54,21 +62,32 @@ class Sample:
     dtype: str
     library: str
     chain: int | None = None
+    replica: int | None = None
 
     @property
-    def key(self) -> tuple[int, str]:
-        """A store holds at most one sample for each (step, role)."""
-        return self.step, self.role
+    def key(self) -> Key:
+        """A store holds at most one sample for each (step, role, replica)."""
+        return self.step, self.role, self.replica
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Samples are kept by step, θ before its guide."""
-        return self.step, ROLES.index(self.role)
+    def order(self) -> tuple[int, int, int]:
+        """Samples are kept by step, θ before its guide, replicas in their order."""
+        return self.step, ROLES.index(self.role), self.replica or 0
 
     @property
     def stem(self) -> str:
         """How the name of its file begins; a batch-norm refresh appends to it."""
-        return f"{self.step:010d}-{self.role}"
+        return stem(self.key)
+
+
+def stem(key: Key) -> str:
+    """How the name of a sample's file begins.
+
+    >>> stem((12, "theta", None)), stem((12, "theta", 3))
+    ('0000000012-theta', '0000000012-theta-r3')
+    """
+    step, role, replica = key
+    return f"{step:010d}-{role}" + ("" if replica is None else f"-r{replica}")
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,10 @@ class Manifest:
         """The manifest as indented JSON, with its checksum."""
         content = {"schema": SCHEMA, **asdict(self)}
         del content["verified"]
+        if all(sample.replica is None for sample in self.samples):
+            content["schema"] = SCHEMA - 1  # so that earlier versions read it, too
+            for entry in content["samples"]:
+                del entry["replica"]
         text = json.dumps({**content, "checksum": checksum(content)}, indent=1) + "\n"
         if len(text) > MAX_BYTES:
             raise StateError(
@@ -111,7 +134,7 @@ class Manifest:
         return tuple(s for s in self.samples if chain is None or (s.chain or 0) == chain)
 
     def digest(self, count: int, chain: int | None = None) -> str:
-        """SHA-256 of which samples the first `count` are: step, role, cycle, chain and dtype.
+        """SHA-256 of which samples the first `count` are: step, role, cycle, chain, dtype, replica.
 
         Later samples of the same chain, and a batch-norm refresh (which replaces files), leave it
         as it is. So a checkpoint can record `count` and `digest(count, chain)` and find out at
@@ -138,7 +161,9 @@ class Manifest:
             )
         total = hashlib.sha256()
         for s in samples[:count]:
-            total.update(repr((s.step, s.role, s.cycle, s.chain or 0, s.dtype)).encode())
+            replica = () if s.replica is None else (s.replica,)
+            which = (s.step, s.role, s.cycle, s.chain or 0, s.dtype, *replica)
+            total.update(repr(which).encode())
         return total.hexdigest()
 
 

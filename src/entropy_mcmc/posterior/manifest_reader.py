@@ -99,7 +99,7 @@ def _parse(data: Any) -> Manifest:
 def _samples(entries: list[Any], schema: int) -> tuple[Sample, ...]:
     samples = sorted((_sample(entry, schema) for entry in entries), key=lambda s: s.order)
     if len({sample.key for sample in samples}) != len(samples):
-        raise ValueError("two samples have the same step and role")
+        raise ValueError("two samples have the same step, role and replica")
     if len({sample.file.name for sample in samples}) != len(samples):
         raise ValueError("one file is listed under two samples")
     if schema == 1:
@@ -131,6 +131,7 @@ def _sample(data: Any, schema: int) -> Sample:
         dtype=_text(data, "dtype"),
         library=_text(data, "library"),
         chain=None if schema == 1 else _optional(data, "chain", _count),
+        replica=None if schema < 3 else _optional(data, "replica", _count),
     )
     if sample.file.name.removesuffix(".safetensors").partition("-bn")[0] != sample.stem:
         raise ValueError(f"{sample.file.name!r} is no file of step {sample.step}, {sample.role}")

@@ -12,7 +12,7 @@ from torch.utils.data import RandomSampler
 
 from entropy_mcmc.errors import ConfigError
 
-_TARGETS = {"labels", "label", "targets", "target", "y"}
+TARGETS = ("labels", "label", "targets", "target", "y")
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
@@ -35,7 +35,7 @@ def inputs_of(batch: Any) -> Any:
             raise ConfigError("the loader gave an empty batch; a batch is x, (x, y) or a dict")
         return inputs_of(batch[0]) if isinstance(batch[0], Mapping) else batch[0]
     if isinstance(batch, Mapping):
-        return {key: value for key, value in batch.items() if key not in _TARGETS}
+        return {key: value for key, value in batch.items() if key not in TARGETS}
     return batch
 
 
@@ -130,7 +130,7 @@ def _changed(index: int) -> ConfigError:
 
 def _rows(x: Any) -> int:
     if isinstance(x, Mapping):
-        sizes = {key: len(value) for key, value in x.items() if key not in _TARGETS}
+        sizes = {key: len(value) for key, value in x.items() if key not in TARGETS}
         if len(set(sizes.values())) != 1:
             raise ConfigError(f"the entries of x must have one length, got {sizes}")
         return next(iter(sizes.values()))

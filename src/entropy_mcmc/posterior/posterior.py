@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from entropy_mcmc.errors import check_choice, check_count, check_not_negative
-from entropy_mcmc.posterior import predictive, ranks, sample_writer
-from entropy_mcmc.posterior.forward import Output, Piece, pieces, tensor_of
-from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, Manifest, Sample
-from entropy_mcmc.posterior.model_inputs import Batches, home
-from entropy_mcmc.posterior.predictive import RegressionPrediction
+from entropy_mcmc.errors import check_choice, check_count
+from entropy_mcmc.posterior import ranks, sample_writer
+from entropy_mcmc.posterior.batchnorm import first_batches
+from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
+from entropy_mcmc.posterior.forward import Output
+from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, Key, Manifest, Sample
+from entropy_mcmc.posterior.merging import Choice, chosen_keys, merged_store, require_all_samples
+from entropy_mcmc.posterior.model_inputs import home
 from entropy_mcmc.posterior.private_copy import Workspace, lock_of
-from entropy_mcmc.posterior.refreshing import refreshed
-from entropy_mcmc.posterior.sample_reader import Reader, predictable
+from entropy_mcmc.posterior.products import Products
+from entropy_mcmc.posterior.refreshing import counted, refreshed
+from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.sample_tensors import step_of
 from entropy_mcmc.posterior.store import Store, store_on_ranks
 
 
-class Posterior:
+class Posterior(Products):
     """Samples of a model's weights in a folder. Make one with `create` or `open`.
 
     Every call that predicts works in a private copy of the model, so several threads may predict
@@ -43,10 +47,9 @@ class Posterior:
     def __init__(
         self, store: Store, model: nn.Module, output: Output | None, skip_damaged: bool
     ) -> None:
-        self.model = model
+        super().__init__(model, output, Reader(store, skip_damaged))
         self._store = store
-        self._output = output
-        self._reader = Reader(store, skip_damaged)
+        self._keys: frozenset[Key] | None = None
         self._diagnose: Callable[[Posterior], Any] | None = None
 
     @classmethod
@@ -114,6 +117,32 @@ class Posterior:
             store = Store(path, write=False)
         return cls(store, model, output, skip_damaged)
 
+    @classmethod
+    def merge(cls, path: str | Path, posteriors: Sequence[Posterior]) -> Self:
+        """Copy the samples of several posteriors of one architecture into a new store.
+
+        Args:
+            path: A new folder. The chains of the posteriors get new numbers, from 0.
+            posteriors: At least one; that of a `subset` copies its samples. The first gives the
+                model and the `output` of the result.
+        """
+        parts = [(posterior.samples, posterior._reader) for posterior in posteriors]
+        first = posteriors[0] if posteriors else None
+        store = merged_store(Path(path), parts, None if first is None else first.model)
+        assert first is not None
+        return cls(store, first.model, first._output, False)
+
+    def subset(self, choice: Choice) -> Self:
+        """Some of the samples, in their order: a view of the same store, which collects nothing.
+
+        Args:
+            choice: Numbers of samples, a slice, or a function of a manifest entry that says
+                whether it is wanted: `lambda sample: sample.role == "theta"`.
+        """
+        view = type(self)(self._store, self.model, self._output, self._reader.skip_damaged)
+        view._keys = chosen_keys(self.samples, choice)
+        return view
+
     @property
     def path(self) -> Path:
         """The folder that was given to `create`."""
@@ -127,7 +156,8 @@ class Posterior:
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Manifest entries: role, step, cycle, chain, batch-norm state and file of each sample."""
-        return self._store.manifest.samples
+        samples = self._store.manifest.samples
+        return samples if self._keys is None else tuple(s for s in samples if s.key in self._keys)
 
     @property
     def verified(self) -> bool:
@@ -172,6 +202,7 @@ class Posterior:
         step: int | None = None,
         cycle: int | None = None,
         chain: int | None = None,
+        frozen_batchnorm: bool = False,
     ) -> int:
         """Store the model's parameters, and the guide of a sampler that has one.
 
@@ -182,19 +213,45 @@ class Posterior:
             cycle: The cycle of the schedule, for the manifest.
             chain: The number of the chain, from 0, for the manifest; chains need steps of their
                 own (a run stores step t of chain c under c·10¹⁰ + t).
+            frozen_batchnorm: The batch-norm statistics belong to every sample and stay: no
+                sampled parameter comes before a batch-norm layer, and all of these are in eval
+                mode, as in sampling the last layer of a trained network.
 
         Returns:
             How many samples were written.
         """
+        require_all_samples(self._keys, "collect")
         cycle = None if cycle is None else check_count("cycle", cycle, least=0)
         chain = None if chain is None else check_count("chain", chain, least=0)
         # Another thread may be predicting with the model in place, or collecting too.
         with lock_of(self.model), self._store.changing:
             kept = step_of(optimizer, step, self._store.manifest)
-            origin = sample_writer.Origin(ranks.agree(kept, home(self.model)[0]), cycle, chain)
+            state = sample_writer.batchnorm_state(self.model, frozen=frozen_batchnorm)
+            agreed = ranks.agree(kept, home(self.model)[0])
+            origin = sample_writer.Origin(agreed, cycle, chain, state)
             return sample_writer.write_samples(self._store, self.model, optimizer, origin)
 
-    def refresh_batchnorm(self, loader: Iterable[Any], *, force: bool = False) -> int:
+    def expected_size(self, steps: int, optimizer: Any = None) -> DiskSize:
+        """The size of this store on disk after `collect` was called at `steps` steps.
+
+        Args:
+            steps: Steps that will be offered to `collect`; `thin` and `keep_last` count.
+            optimizer: What `collect` will be given.
+        """
+        manifest = self._store.manifest
+        kept = -(-check_count("steps", steps, least=0) // manifest.thin)
+        dtype = None if manifest.dtype is None else torch.bfloat16
+        size = expected_size(self.model, optimizer, steps=kept, roles=manifest.roles, dtype=dtype)
+        return replace(size, samples=min(size.samples, manifest.keep_last or size.samples))
+
+    def refresh_batchnorm(
+        self,
+        loader: Iterable[Any],
+        *,
+        force: bool = False,
+        max_batches: int | None = None,
+        progress: bool = False,
+    ) -> int:
         """Give every sample its own batch-norm statistics, by one pass over `loader` for each.
 
         A kill loses the sample in flight only: samples done before are not done again.
@@ -202,6 +259,8 @@ class Posterior:
         Args:
             loader: Training data; batches are x, (x, y) or dicts. Read once per sample.
             force: Also those that were refreshed before.
+            max_batches: Stop each pass after this many batches; the loader should then shuffle.
+            progress: Show a bar, on a terminal.
 
         Returns:
             How many samples were refreshed.
@@ -210,116 +269,11 @@ class Posterior:
         pending = [sample for sample in self.samples if sample.batchnorm in states]
         if pending and ranks.is_main():
             self._store.require_writer()
-        for sample, fresh in refreshed(self.model, self._reader, pending, loader):
+        some = first_batches(loader, max_batches)
+        done = refreshed(self.model, self._reader, pending, some)
+        for sample, fresh in counted(done, len(pending), shown=progress and ranks.is_main()):
             sample_writer.replace_buffers(self._store, sample, fresh)
         return len(pending)
-
-    def predict_proba(
-        self,
-        x: Any,
-        *,
-        roles: str = "both",
-        batch_size: int = 256,
-        vectorize: bool | None = None,
-    ) -> Tensor:
-        """Class probabilities, averaged over samples.
-
-        Args:
-            x: A tensor, an array, a dict of these, or a loader of x, (x, y) or dicts.
-            roles: Average over "theta", "guide" or "both".
-            batch_size: Rows at a time, where x is not a loader.
-            vectorize: Evaluate many samples at once: True, False, or None for small models.
-
-        Returns:
-            Shape (rows, classes), on the device of x (the CPU for arrays and loaders).
-        """
-        predictive.require_likelihood(
-            self.likelihood, "classification", "predict_proba", "predict or predict_distribution"
-        )
-        batches, stream = self._pieces(x, roles, batch_size, vectorize)
-        return predictive.mean_of(stream, batches.out_device)
-
-    def predict(
-        self,
-        x: Any,
-        *,
-        roles: str = "both",
-        batch_size: int = 256,
-        vectorize: bool | None = None,
-    ) -> Tensor:
-        """The most probable class, or the mean of a regression; arguments as `predict_proba`."""
-        if self.likelihood == "classification":
-            options = {"roles": roles, "batch_size": batch_size, "vectorize": vectorize}
-            return self.predict_proba(x, **options).argmax(1)  # type: ignore[arg-type]
-        batches, stream = self._pieces(x, roles, batch_size, vectorize)
-        mean = predictive.mean_of(stream, batches.out_device)
-        return mean if mean.ndim == 1 else mean[:, 0]
-
-    def predict_distribution(
-        self,
-        x: Any,
-        *,
-        noise_variance: float | None = None,
-        roles: str = "both",
-        batch_size: int = 256,
-        vectorize: bool | None = None,
-    ) -> RegressionPrediction:
-        """Mean, aleatoric and epistemic variance of a regression.
-
-        Args:
-            x: As `predict_proba`, like the other arguments.
-            noise_variance: The noise of a network that returns a mean only.
-            roles: Which samples.
-            batch_size: Rows at a time.
-            vectorize: Many samples at once.
-        """
-        predictive.require_likelihood(
-            self.likelihood, "regression", "predict_distribution", "predict_proba"
-        )
-        if noise_variance is not None:
-            noise_variance = check_not_negative("noise_variance", noise_variance)
-        batches, stream = self._pieces(x, roles, batch_size, vectorize)
-        return predictive.mixture_of(stream, batches.out_device, noise_variance)
-
-    def sample_predictions(
-        self,
-        x: Any,
-        *,
-        roles: str = "both",
-        batch_size: int = 256,
-        vectorize: bool | None = None,
-    ) -> Tensor:
-        """Each sample's own prediction, in the order of `samples`; arguments as `predict_proba`.
-
-        Returns:
-            Probabilities (samples, rows, classes); for regression mean and variance
-            (samples, rows, 2), or (samples, rows) where the network returns a mean only.
-        """
-        batches, stream = self._pieces(x, roles, batch_size, vectorize)
-        return predictive.stack_of(stream, batches.out_device)
-
-    def stream_predictions(
-        self,
-        x: Any,
-        *,
-        roles: str = "both",
-        batch_size: int = 256,
-        vectorize: bool | None = None,
-    ) -> Iterator[Piece]:
-        """The same piece by piece: k samples on one batch at a time, never all in memory.
-
-        Pieces of a group of samples follow each other in the order of the batches.
-        """
-        return self._pieces(x, roles, batch_size, vectorize)[1]
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        """A sample as a state dict, for `load_state_dict` of the unwrapped model."""
-        (state,) = self._reader.state_dicts(self.model, [self.samples[index]])
-        return state
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        if samples := self.samples:
-            yield from self._reader.state_dicts(self.model, samples)
 
     def load(self, index: int, model: nn.Module | None = None) -> nn.Module:
         """Copy a sample into a model for good (default: the posterior's own) and return it."""
@@ -335,19 +289,3 @@ class Posterior:
             DamagedFileError: A file is not what was written (with `skip_damaged`, a warning).
         """
         return sum(1 for _ in self._reader.whole(self.samples)) if len(self) else 0
-
-    def _pieces(
-        self, x: Any, roles: str, batch_size: int, vectorize: bool | None
-    ) -> tuple[Batches, Iterator[Piece]]:
-        check_choice("roles", roles, KEEP_ROLES)
-        samples = predictable(self.samples, roles, repr(self))
-        batches = Batches(x, self.model, check_count("batch_size", batch_size))
-        classify = self.likelihood == "classification"
-        meaning = predictive.Probabilities() if classify else predictive.moments
-        return batches, pieces(
-            self.model,
-            lambda: self._reader.loads(samples),
-            batches,
-            lambda result: meaning(tensor_of(result, self._output)),
-            vectorize=vectorize,
-        )

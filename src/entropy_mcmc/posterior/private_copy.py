@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from entropy_mcmc.errors import StateError
 from entropy_mcmc.posterior.manifest import StoredFile
 from entropy_mcmc.posterior.model_inputs import call
 from entropy_mcmc.posterior.tensors import Layout, layout, reshard, unwrap
@@ -89,6 +90,17 @@ def private_copy(model: nn.Module) -> nn.Module | None:
             return copy.deepcopy(model, _kept(model)).eval()
     except Exception:  # a user's module may raise anything: it is then used in place
         return None
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """`private_copy` of the unwrapped model, or an error where there is none."""
+    network = private_copy(unwrap(model))
+    if network is None:
+        raise StateError(
+            "this model cannot be copied (it is compiled or sharded, or copy.deepcopy refuses it); "
+            "open the posterior with the plain model: Posterior.open(path, model)"
+        )
+    return network
 
 
 def lock_of(model: nn.Module) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -44,6 +45,16 @@ def _refreshed_in(
         reader.fill(work, sample, tensors)
         refresh_with(work.call, work.model, loader)
         yield sample, norm_buffers(work)
+
+
+def counted(done: Iterator[Refreshed], total: int, *, shown: bool) -> Iterator[Refreshed]:
+    """The same, with a bar on a terminal that counts the samples."""
+    if not (shown and total and sys.stderr.isatty()):
+        yield from done
+        return
+    from tqdm import tqdm
+
+    yield from tqdm(done, "batch norm", total, unit="sample", dynamic_ncols=True)
 
 
 def norm_buffers(work: Workspace) -> dict[str, Tensor]:

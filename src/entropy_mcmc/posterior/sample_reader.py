@@ -23,21 +23,21 @@ class Reader:
     """Samples of a store, as they are needed; damaged ones raise or are left out."""
 
     def __init__(self, store: Store, skip_damaged: bool) -> None:
-        self._store = store
-        self._skip_damaged = skip_damaged
+        self.store = store
+        self.skip_damaged = skip_damaged
 
     def whole(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Samples whose files are checked again, all of them."""
-        for sample, _ in self._each(samples, lambda s: self._store.check(s, again=True)):
+        for sample, _ in self.each(samples, lambda s: self.store.check(s, again=True)):
             yield sample
 
     def opened(self, samples: Iterable[Sample]) -> Iterator[tuple[Sample, Tensors]]:
         """Checked samples with their tensors, which can be read until the next one is asked for."""
-        for sample, (files, tensors) in self._each(samples, self._store.open):
+        for sample, (files, tensors) in self.each(samples, self.store.open):
             with files:
                 yield sample, tensors
 
-    def _each(
+    def each(
         self, samples: Iterable[Sample], action: Callable[[Sample], T]
     ) -> Iterator[tuple[Sample, T]]:
         """What an action makes of each sample; those that the writer dropped are passed over."""
@@ -45,9 +45,9 @@ class Reader:
         count = 0
         for sample in samples:
             try:
-                current = self._store.current(sample, action)
+                current = self.store.current(sample, action)
             except DamagedFileError as error:
-                if not self._skip_damaged:
+                if not self.skip_damaged:
                     raise
                 damaged.append(error)
                 continue

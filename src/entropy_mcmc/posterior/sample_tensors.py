@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError, check_count
-from entropy_mcmc.posterior.manifest import ROLES, Manifest
+from entropy_mcmc.posterior.manifest import Manifest
 from entropy_mcmc.posterior.tensors import Layout, Slot, for_disk, gather
+
+Variable = tuple[str, int | None]
+"""What a sample holds: a role, and the number of the replica where θ is one of several."""
 
 
 def step_of(optimizer: Any, step: int | None, manifest: Manifest) -> int:
@@ -26,17 +29,27 @@ def step_of(optimizer: Any, step: int | None, manifest: Manifest) -> int:
     return max([newest, *known]) + 1
 
 
-def due(manifest: Manifest, optimizer: Any, step: int) -> tuple[str, ...]:
-    """Roles to write for this step: those kept, offered by the optimizer and not there yet."""
+def offered(optimizer: Any) -> list[Variable]:
+    """What an optimizer has to be stored: θ, or each replica of it, and the guide."""
+    count = getattr(optimizer, "num_replicas", 1)
+    thetas: list[Variable] = [("theta", i if count > 1 else None) for i in range(count)]
+    return [*thetas, ("guide", None)] if hasattr(optimizer, "guide") else thetas
+
+
+def kept(optimizer: Any, roles: str) -> list[Variable]:
+    """What a store with these roles keeps of an optimizer at one step."""
+    return [variable for variable in offered(optimizer) if roles in ("both", variable[0])]
+
+
+def due(manifest: Manifest, optimizer: Any, step: int) -> list[Variable]:
+    """What to write for this step: that which is kept, and not there yet."""
     if manifest.thin > 1 and _is_thinned(manifest, step):
-        return ()
-    offered = ROLES if hasattr(optimizer, "guide") else ("theta",)
-    wanted = ROLES if manifest.roles == "both" else (manifest.roles,)
+        return []
     have = {sample.key for sample in manifest.samples}
-    roles = tuple(r for r in ROLES if r in offered and r in wanted and (step, r) not in have)
     full = manifest.keep_last is not None and len(have) >= manifest.keep_last
-    # Older than all that a full store keeps: it would be dropped again at once.
-    return () if full and step < min(s for s, _ in have) else roles
+    if full and step < min(key[0] for key in have):
+        return []  # older than all that a full store keeps: it would be dropped again at once
+    return [which for which in kept(optimizer, manifest.roles) if (step, *which) not in have]
 
 
 def is_replay(manifest: Manifest, step: int) -> bool:
@@ -72,37 +85,49 @@ def split(found: Layout, optimizer: Any) -> tuple[dict[str, Slot], dict[str, Slo
 
 
 def tensors_for_disk(
-    own: dict[str, Slot], optimizer: Any, role: str, dtype: torch.dtype | None
+    own: dict[str, Slot], optimizer: Any, which: Variable, dtype: torch.dtype | None
 ) -> dict[str, Tensor]:
     """Whole CPU tensors of one sample.
 
     Only parameters are stored in `dtype`: running statistics are few and lose more by rounding.
     """
-    precise = {name: _precise(slot, optimizer, role) for name, slot in own.items()}
+    precise = {name: _precise(slot, optimizer, which) for name, slot in own.items()}
     # Read before `guide()`, which is free to swap the sampler's own tensors too.
     tensors = {n: for_disk(gather(t), dtype) for n, t in precise.items() if t is not None}
-    with optimizer.guide() if role == "guide" else nullcontext():
+    with _showing(optimizer, which):
         for name, slot in own.items():
             if name not in tensors:
                 kind = dtype if slot.is_parameter else None
-                tensors[name] = _apart(for_disk(gather(slot.tensor), kind), slot.tensor, role)
+                tensors[name] = _apart(for_disk(gather(slot.tensor), kind), slot.tensor, which)
     return tensors
 
 
-def _apart(tensor: Tensor, source: Tensor, role: str) -> Tensor:
-    """θ is written before anyone changes it; the guide leaves the parameters before that."""
-    shares = role == "guide" and tensor.data_ptr() == source.data_ptr()
+def _showing(optimizer: Any, which: Variable) -> AbstractContextManager[Any]:
+    """A block in which the variable is in the model."""
+    role, replica = which
+    if role == "guide":
+        shown: AbstractContextManager[Any] = optimizer.guide()
+    else:
+        shown = nullcontext() if replica is None else optimizer.replica(replica)
+    return shown
+
+
+def _apart(tensor: Tensor, source: Tensor, which: Variable) -> Tensor:
+    """θ is written before anyone changes it; all others leave the parameters before that."""
+    shares = which != ("theta", None) and tensor.data_ptr() == source.data_ptr()
     return tensor.clone() if shares else tensor
 
 
-def _precise(slot: Slot, optimizer: Any, role: str) -> Tensor | None:
+def _precise(slot: Slot, optimizer: Any, which: Variable) -> Tensor | None:
     """The sampler's float32 value of a bfloat16 parameter, where it keeps one."""
-    tensor = slot.tensor
+    tensor, (role, replica) = slot.tensor, which
     state = getattr(optimizer, "state", {})
     if not slot.is_parameter or tensor.dtype != torch.bfloat16 or tensor not in state:
         return None
-    kept = state[tensor].get("master" if role == "theta" else "guide")
-    return kept if isinstance(kept, Tensor) and kept.shape == tensor.shape else None
+    if replica is not None:
+        return cast(Tensor, optimizer.replica_value(tensor, replica))
+    value = state[tensor].get("master" if role == "theta" else "guide")
+    return value if isinstance(value, Tensor) and value.shape == tensor.shape else None
 
 
 def dtype_name(tensors: dict[str, Tensor]) -> str:
