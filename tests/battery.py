@@ -2,7 +2,9 @@
 
 A naive step works on numbers or numpy arrays, term by term as the rule is written:
 `naive(h, state, grad, eps) -> new state`, h the hyper-parameters, grad(θ) the gradient of the mean
-loss, eps(i) the i-th noise. `noises` names the address (stream, inner, half of the pair) of each.
+loss, eps(i) the i-th noise. `noises` names the address (stream, inner, half of the pair, steps
+ahead) of each. `remembered` are numbers that the equations keep and the sampler does not: noise of
+the last step, which it computes again; they begin as the noise at the given address.
 """
 
 from collections.abc import Callable
@@ -24,13 +26,19 @@ class Case:
     options: dict[str, Any]
     naive: Callable
     variables: tuple[str, ...] = ("theta",)
-    noises: tuple[tuple[int, int, int], ...] = ((0, 0, 0),)
+    noises: tuple[tuple[int, ...], ...] = ((0, 0, 0),)
+    remembered: dict[str, tuple[int, ...]] = field(default_factory=dict)
     linear: bool = True
     adapts: bool = False  # its noise is scaled by gradients that it has seen
     start: dict[str, float] = field(default_factory=dict)
 
     def make(self, params, **overrides):
         return self.sampler(params, **{**self.options, **overrides})
+
+    @property
+    def names(self):
+        """All that the equations keep."""
+        return (*self.variables, *self.remembered)
 
     @property
     def closure(self):
@@ -67,6 +75,24 @@ def sghmc(h, z, grad, eps):
     return {"theta": theta + v, "velocity": v}
 
 
+def averaged(h, z, grad, eps):
+    """Leimkuhler & Matthews: half of the last step's noise and half of a new one."""
+    theta = z["theta"]
+    drift = grad(theta) + h["weight_decay"] * theta
+    theta = theta - h["lr"] * drift + noise_scale(h) * (z["last"] + eps(0)) / 2
+    return {"theta": theta, "last": eps(0)}
+
+
+def baoab(h, z, grad, eps):
+    """B A O A, with v the displacement per step and a step size whose square is 2α/(1+μ)."""
+    theta, v, mu = z["theta"], z["velocity"], h["momentum"]
+    square = 2 * h["lr"] / ((1 + mu) * h["num_data"])
+    v = v - square * h["num_data"] * (grad(theta) + h["weight_decay"] * theta)
+    theta = theta + v / 2
+    v = mu * v + np.sqrt(1 - mu**2) * np.sqrt(square * h["temperature"]) * eps(0)
+    return {"theta": theta + v / 2, "velocity": v}
+
+
 def euler(h, z, grad, eps):
     theta, guide, eta_n = z["theta"], z["guide"], h["eta"] * h["num_data"]
     drift = grad(theta) + h["weight_decay"] * theta + (theta - guide) / eta_n
@@ -84,6 +110,28 @@ def euler_momentum(h, z, grad, eps):
     v = h["momentum"] * z["velocity"] - h["lr"] * drift + scale * eps(0)
     v_a = h["momentum"] * z["guide_velocity"] - h["lr"] * (guide - theta) / eta_n + scale * eps(1)
     return {"theta": theta + v, "guide": guide + v_a, "velocity": v, "guide_velocity": v_a}
+
+
+def joint_averaged(h, z, grad, eps):
+    theta, guide, eta_n = z["theta"], z["guide"], h["eta"] * h["num_data"]
+    drift = grad(theta) + h["weight_decay"] * theta + (theta - guide) / eta_n
+    kick, guide_kick = (z["last"] + eps(0)) / 2, (z["guide_last"] + eps(1)) / 2
+    return {
+        "theta": theta - h["lr"] * drift + noise_scale(h) * kick,
+        "guide": guide - h["lr"] * (guide - theta) / eta_n + noise_scale(h) * guide_kick,
+        "last": eps(0),
+        "guide_last": eps(1),
+    }
+
+
+def joint_baoab(h, z, grad, eps):
+    theta, guide, eta_n = z["theta"], z["guide"], h["eta"] * h["num_data"]
+    pull = lambda x: grad(x) + (x - guide) / eta_n  # noqa: E731
+    own = baoab(h, z, pull, eps)
+    there = {"theta": guide, "velocity": z["guide_velocity"]}
+    free = {**h, "weight_decay": 0.0}
+    other = baoab(free, there, lambda x: (x - theta) / eta_n, lambda i: eps(i + 1))
+    return {**own, "guide": other["theta"], "guide_velocity": other["velocity"]}
 
 
 def exact(h, z, grad, eps):
@@ -142,13 +190,35 @@ def bsam(h, z, grad, eps):
 
 
 PAIR = ((0, 0, 0), (0, 0, 1))
+AHEAD = ((0, 0, 0, 1), (0, 0, 1, 1))
 INNER = {"inner_lr": 0.4, "inner_steps": 3, "averaging": 0.6, "lr": 0.9}
 INNER_NOISES = tuple((1, i, 0) for i in range(3))
 NO_N = {"lr": 0.3, "weight_decay": 0.05, "momentum": 0.6, "rho": 0.1}
 GUIDED = ("theta", "guide")
 
-CASES = [
+COLLAPSED = {"guide_update": "collapsed"}
+# Samplers whose chain θ of a collapsed pair is.
+ALONE = [
     Case("sgld", em.SGLD, COMMON, sgld),
+    Case(
+        "sgld-lm",
+        em.SGLD,
+        {**COMMON, "integrator": "lm"},
+        averaged,
+        noises=AHEAD[:1],
+        remembered={"last": (0, 0, 0)},
+    ),
+    Case("sghmc", em.SGHMC, {**COMMON, "momentum": 0.6}, sghmc, ("theta", "velocity")),
+    Case(
+        "sghmc-baoab",
+        em.SGHMC,
+        {**COMMON, "momentum": 0.6, "integrator": "baoab"},
+        baoab,
+        ("theta", "velocity"),
+    ),
+]
+CASES = [
+    *ALONE,
     Case(
         "psgld",
         em.PSGLD,
@@ -164,7 +234,6 @@ CASES = [
         {**COMMON, "smoothing": 0.7, "epsilon": 0.5, "freeze_after": 0},
         psgld,
     ),
-    Case("sghmc", em.SGHMC, {**COMMON, "momentum": 0.6}, sghmc, ("theta", "velocity")),
     Case("emcmc", em.EntropyMCMC, {**COMMON, **ETA}, euler, GUIDED, PAIR),
     Case(
         "emcmc-decayed-guide",
@@ -196,6 +265,35 @@ CASES = [
         {**COMMON, **ETA, "guide_update": "gibbs"},
         gibbs,
         GUIDED,
+        PAIR,
+    ),
+    *(
+        Case(
+            f"emcmc-{case.name}",
+            em.EntropyMCMC,
+            {**case.options, **ETA, "momentum": case.options.get("momentum", 0.0), **COLLAPSED},
+            case.naive,
+            case.variables,
+            case.noises,
+            case.remembered,
+        )
+        for case in ALONE
+    ),
+    Case(
+        "emcmc-lm",
+        em.EntropyMCMC,
+        {**COMMON, **ETA, "integrator": "lm"},
+        joint_averaged,
+        GUIDED,
+        AHEAD,
+        {"last": (0, 0, 0), "guide_last": (0, 0, 1)},
+    ),
+    Case(
+        "emcmc-baoab",
+        em.EntropyMCMC,
+        {**COMMON, **ETA, "momentum": 0.6, "integrator": "baoab"},
+        joint_baoab,
+        (*GUIDED, "velocity", "guide_velocity"),
         PAIR,
     ),
     Case(

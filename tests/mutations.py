@@ -16,7 +16,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RULES = "samplers/entropy_mcmc.py"
 
-# name: (file, text in the source, its wrong replacement)
+COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "law_of_a_collapsed or independent"]
+REPLICAS = ["tests/samplers/test_replicas.py", "-k", "equations or noise_of_their_own"]
+CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or law_of_replicas"]
+STACKED = ["tests/chains/test_replicas.py", "-k", "law_of_stacked and euler"]
+# name: (file, text in the source, its wrong replacement[, the tests that must notice])
 MUTANTS = {
     "missing sqrt 2": ("units.py", "math.sqrt(2.0 * rate", "math.sqrt(rate"),
     "sequential update": (
@@ -24,6 +28,12 @@ MUTANTS = {
         "    theta = v.theta - c.lr * grad - c.decay * v.theta - pull\n",
         "    theta = v.theta - c.lr * grad - c.decay * v.theta - pull\n"
         "    pull = c.coupling * (theta - v.guide)\n",
+    ),
+    "guide kept over burn-in": (
+        RULES,
+        '            state.pop("guide")\n',
+        '            state["guide"]\n',
+        ["tests/samplers/test_late_coupling.py"],
     ),
     "decay on the guide": (
         RULES,
@@ -78,12 +88,85 @@ MUTANTS = {
         'step_schedule(group["seed"], 0',
     ),
     "parameters share noise": ("samplers/base.py", "slot(index[p], p)", "slot(0, p)"),
+    "lm: the whole noise of one step": (
+        "samplers/sgld.py",
+        "c.noise * (last[0] + new[0])",
+        "c.noise * 2 * new[0]",
+    ),
+    "joint lm: shared noise": (
+        "samplers/coupled.py",
+        "guide + c.half * (last[1] + new[1])",
+        "guide + c.half * (last[0] + new[0])",
+    ),
+    "baoab: a kick of lr": ("samplers/sghmc.py", "share = 2 / (1 + mu)", "share = 1.0"),
+    "joint baoab: both drifts before the friction": (
+        "samplers/coupled.py",
+        "v.theta + 0.5 * velocity, v.guide",
+        "v.theta + 1.0 * velocity, v.guide",
+    ),
+    "collapsed: temperature forgotten": (
+        "samplers/coupled.py",
+        'math.sqrt(group["eta"] * heat)',
+        'math.sqrt(group["eta"])',
+        COLLAPSED,
+    ),
+    "collapsed: the noise of the next step": (
+        "samplers/coupled.py",
+        "GUIDE_STREAM = 2",
+        "GUIDE_STREAM = 0",
+        COLLAPSED,
+    ),
+    "replicas: the guide has the noise of the first replica": (
+        "samplers/replicas.py",
+        "GUIDE_STREAM = 3",
+        "GUIDE_STREAM = 0",
+        REPLICAS,
+    ),
+    "replicas share their noise": (
+        "samplers/replicas.py",
+        "[pulls], inner=number)",
+        "[pulls])",
+        REPLICAS,
+    ),
+    "replicas: a guide pulled by their mean": (
+        "samplers/replicas.py",
+        "slopes = torch._foreach_mul(pulls, -strength / rounds)",
+        "slopes = torch._foreach_mul(pulls, -strength / rounds / self.num_replicas)",
+        REPLICAS,
+    ),
+    "replicas: a guide that is decayed": (
+        "samplers/replicas.py",
+        'slow = {**group, **rates, "weight_decay": 0.0}',
+        "slow = {**group, **rates}",
+        REPLICAS,
+    ),
+    "replicas: later ones are pulled by a guide that has moved": (
+        "samplers/replicas.py",
+        "if self._ranks is not None or current == self.num_replicas - 1:",
+        "if self._ranks is not None or current == 0:",
+        REPLICAS,
+    ),
+    "stacked replicas: a guide pulled by one of them": (
+        "samplers/stacked_replicas.py",
+        "pulled = -c.tie * _summed(gap, y)",
+        "pulled = -c.tie * gap",
+        STACKED,
+    ),
+    "replicas: y forgotten in the closed form": (
+        "stationary.py",
+        "first, off, last = h + c, -math.sqrt(y) * c, y * c",
+        "first, off, last = h + c, -math.sqrt(y) * c, c",
+        CLOSED,
+    ),
 }
-TESTS = ["tests/samplers/test_equations.py", "tests/samplers/test_laws.py"]
-SELECTION = "not acceptance_c and not acceptance_d and not temperature_zero"
+EXTRA = (COLLAPSED, REPLICAS, CLOSED, STACKED)
+TESTS = [
+    *("tests/samplers/test_equations.py", "tests/samplers/test_laws.py"),
+    *("-k", "not acceptance_c and not acceptance_d and not temperature_zero"),
+]
 
 
-def survives(name: str | None) -> bool:
+def survives(name: str | None, tests: list[str] = TESTS) -> bool:
     """Whether the tests pass on a copy of the package with the mutant `name` (None: no edit)."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "entropy_mcmc"
@@ -91,13 +174,14 @@ def survives(name: str | None) -> bool:
             ROOT / "src/entropy_mcmc", copy, ignore=shutil.ignore_patterns("__pycache__")
         )
         if name is not None:
-            file, right, wrong = MUTANTS[name]
+            file, right, wrong, *own = MUTANTS[name]
+            tests = own[0] if own else TESTS
             source = (copy / file).read_text()
             assert source.count(right) == 1, f"{name}: the text to break is not there once"
             (copy / file).write_text(source.replace(right, wrong))
-        command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *TESTS]
+        command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *tests]
         env = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
-        run = subprocess.run([*command, "-k", SELECTION], cwd=ROOT, env=env, capture_output=True)
+        run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True)
         assert run.returncode in (0, 1), run.stdout.decode()[-2000:]
         return run.returncode == 0
 
@@ -105,11 +189,11 @@ def survives(name: str | None) -> bool:
 def main(names: list[str]) -> int:
     """Print one line per mutant; return the number of survivors, or 1 if the clean code fails."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        clean = pool.submit(survives, None)
+        clean = [pool.submit(survives, None, tests) for tests in (TESTS, *EXTRA)]
         results = dict(zip(names, pool.map(survives, names), strict=True))
     for name, alive in results.items():
         print(f"{'SURVIVED' if alive else 'caught':9} {name}")
-    if not clean.result():
+    if not all(run.result() for run in clean):
         print("the tests fail without any mutant")
         return 1
     return sum(results.values())

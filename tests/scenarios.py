@@ -28,9 +28,9 @@ def linear_map(naive_step, variables, curvature, noises):
     return M, B
 
 
-def covariance_after(M, B, steps):
-    """Covariance after a number of steps from the origin."""
-    sigma = np.zeros_like(M)
+def covariance_after(M, B, steps, start=None):
+    """Covariance after a number of steps from the origin, or from a start with its own."""
+    sigma = np.zeros_like(M) if start is None else start
     for _ in range(steps):
         sigma = M @ sigma @ M.T + B @ B.T
     return sigma

@@ -169,3 +169,22 @@ def test_state_dict_of_something_else_is_refused():
 def test_cyclical_refuses(arguments, name):
     with pytest.raises(ConfigError, match=name):
         schedules.Cyclical(make_sampler(), **arguments)
+
+
+def test_lr_falls_to_its_floor_during_burn_in_and_stays_there():
+    sampler = SGLD([torch.nn.Parameter(torch.zeros(2))], lr=0.4, num_data=10, seed=0)
+    cycle = schedules.Cyclical(sampler, 20, 2, burn_in=0.4, samples_per_cycle=2, floor=0.25)
+    lrs = []
+    for _ in range(20):
+        lrs.append(sampler.param_groups[0]["lr"])
+        cycle.step()
+    # From the definition: a cosine from lr₀ to lr₀/4 over the 4 steps of burn-in, then lr₀/4.
+    falling = [0.4 * (0.25 + 0.75 / 2 * (1 + math.cos(math.pi * j / 4))) for j in range(4)]
+    assert lrs == pytest.approx([*falling, *[0.1] * 6] * 2)
+
+
+@pytest.mark.parametrize("floor", [-0.1, 1.5])
+def test_a_floor_outside_its_range_is_refused(floor):
+    sampler = SGLD([torch.nn.Parameter(torch.zeros(2))], lr=0.4, num_data=10, seed=0)
+    with pytest.raises(ConfigError, match=f"floor must be from 0 to 1.*{floor}"):
+        schedules.Cyclical(sampler, 20, 2, floor=floor)

@@ -77,6 +77,56 @@ def test_momentum_covariance_solves_the_lyapunov_equation(alpha, h, eta, mu):
     assert closed == pytest.approx(pair(sigma), rel=1e-8)
 
 
+def averaged_law(alpha, h, eta, T, V):
+    """Of (θ, θ_a, ε_last of both): θ' = θ − αA·θ + √(2αT)·(ε_last + ε)/2."""
+    half = math.sqrt(2 * alpha * T) / 2 * np.eye(2)
+    step = np.block([[np.eye(2) - alpha * joint_hessian(h, eta), half], [np.zeros((2, 4))]])
+    fresh = np.vstack([half, np.eye(2)])
+    return step, fresh @ fresh.T + alpha**2 * np.diag([V, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_averaged_covariance_solves_the_lyapunov_equation(case):
+    expected = pair(solve_discrete_lyapunov(*averaged_law(*case)))
+    assert theory.averaged_covariance(*case) == pytest.approx(expected, rel=1e-8)
+
+
+def splitting_law(A, alpha, mu, T, kicks):
+    """B A O A of (z, v) with the Hessian A; `kicks` are the variances of gradient noise."""
+    n, one = len(A), np.eye(len(A))
+    B = np.block([[one, 0 * one], [-2 * alpha / (1 + mu) * A, one]])
+    half_drift = np.block([[one, one / 2], [0 * one, one]])
+    friction = np.block([[one, 0 * one], [0 * one, mu * one]])
+    heat = np.diag([0.0] * n + [2 * alpha * (1 - mu) * T] * n)
+    noise = np.diag([0.0] * n + list((2 * alpha / (1 + mu)) ** 2 * np.asarray(kicks)))
+    after = half_drift @ friction @ half_drift
+    return after @ B, after @ noise @ after.T + half_drift @ heat @ half_drift.T
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("alpha", "h", "eta"), [(0.1, 1.0, 0.5), (0.02, 20.0, 0.05)])
+def test_splitting_covariance_solves_the_lyapunov_equation(alpha, h, eta, mu):
+    """θ, θ_a and, as `sghmc.py` derives them, the velocities: Cov = βT/2, Var = βT."""
+    T, beta = 0.3, 2 * alpha / (1 + mu)
+    sigma = solve_discrete_lyapunov(*splitting_law(joint_hessian(h, eta), alpha, mu, T, [0.0, 0.0]))
+    closed = theory.averaged_covariance(alpha, h, eta, T, momentum=mu)
+    assert closed == pytest.approx(pair(sigma[:2, :2]), rel=1e-8)
+    np.testing.assert_allclose(sigma[2:, 2:], beta * T * np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(sigma[:2, 2:], beta * T / 2 * np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.6])
+def test_collapsed_covariance_solves_the_lyapunov_equation(mu):
+    alpha, h, eta, T, V = 0.2, 3.0, 0.7, 0.5, 1.7
+    split = solve_discrete_lyapunov(*splitting_law(np.array([[h]]), alpha, mu, T, [V]))[0, 0]
+    for integrator in ("lm",) * (mu == 0) + ("baoab",):
+        found = theory.collapsed_covariance(alpha, h, eta, T, V, mu, integrator)
+        assert found == pytest.approx((split, split, split + eta * T), rel=1e-9)
+    plain = theory.sgld_variance(alpha, h, T, V, momentum=mu)
+    found = theory.collapsed_covariance(alpha, h, eta, T, V, mu)
+    assert found == pytest.approx((plain, plain, plain + eta * T), rel=1e-9)
+
+
 @pytest.mark.parametrize("mu", [0.0, 0.6])
 def test_sgld_variance_solves_the_lyapunov_equation(mu):
     alpha, h, T, V = 0.2, 3.0, 0.5, 1.7

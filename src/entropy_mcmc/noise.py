@@ -19,7 +19,7 @@ Limits: 2^40 steps, 2^16 inner steps, 2^8 streams, 2^22 parameters of 2^42 eleme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 ELEMENT_ROUNDS = 13  # the fewest rounds that pass BigCrush; keys use the authors' 20
 KEY_ROUNDS = 20
+SCHEDULE_WORDS = 2 + 2 * (ELEMENT_ROUNDS // 4)  # of one step
 SEED_LIMIT = 2**63  # so that a seed also fits a signed 64-bit integer and JSON
 STEP_LIMIT = 2**40
 INNER_LIMIT = 2**16
@@ -159,6 +160,23 @@ def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Ten
     (torch.Size([2]), torch.float32)
     """
     return box_muller(*threefry2x32(schedule, x0, x1, ELEMENT_ROUNDS))
+
+
+def rule_normals(
+    pair: Callable[..., tuple[Tensor, Tensor]],
+    schedule: Schedule,
+    x0: Tensor,
+    x1: Tensor,
+    dtype: torch.dtype,
+) -> Any:
+    """What a rule takes as `eps`: a pair of normals, or two pairs under the schedules of two steps.
+
+    `pair` is `normal_pair` or `compiled_normal_pair`; schedules of several steps are joined.
+    """
+    starts = range(0, len(schedule), SCHEDULE_WORDS)
+    drawn = [pair(schedule[i : i + SCHEDULE_WORDS], x0, x1) for i in starts]
+    cast = tuple((first.to(dtype), second.to(dtype)) for first, second in drawn)
+    return cast[0] if len(cast) == 1 else cast
 
 
 def polynomial_box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:

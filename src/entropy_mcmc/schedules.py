@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from entropy_mcmc.errors import (
     ConfigError,
     StateError,
+    check_choice,
     check_count,
     check_not_negative,
     check_number,
@@ -23,6 +24,7 @@ from entropy_mcmc.errors import (
 )
 
 Schedule = Callable[[int], float]
+COUPLED = ("always", "noisy")
 
 
 def constant(value: float) -> Schedule:
@@ -87,7 +89,10 @@ class Cyclical:
     Cycle k of K covers steps ⌊kS/K⌋ … ⌊(k+1)S/K⌋−1. At position j of n, lr = lr₀/2·(1+cos(πj/n)),
     the noise is on from j ≥ ⌈burn_in·n⌉, and the m samples are evenly spaced over the noisy part,
     the last at j = n−1. Each group keeps its own lr₀. Any torch optimizer will do; the noise is
-    switched only where the groups have that entry.
+    switched only where the groups have that entry. With coupled="noisy" a guide is coupled to θ
+    only while the noise is on: burn-in is SGD at its full speed, and θ_a starts as θ after it. With
+    a floor, lr falls from lr₀ to floor·lr₀ during burn-in and stays there: the samples come from a
+    chain of constant step size.
 
     Call `step` once after each `sampler.step()`:
 
@@ -111,15 +116,23 @@ class Cyclical:
         cycles: int = 4,
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
+        coupled: str = "always",
+        floor: float = 0.0,
     ) -> None:
         self.sampler = sampler
         self.total_steps = check_count("total_steps", total_steps)
         self.cycles = check_count("cycles", cycles)
         self.burn_in = check_number("burn_in", burn_in)
         self.samples_per_cycle = check_count("samples_per_cycle", samples_per_cycle, least=0)
+        check_choice("coupled", coupled, COUPLED)
+        self.coupled = coupled
+        self.floor = check_number("floor", floor)
         self.base_lrs = [float(group["lr"]) for group in sampler.param_groups]
         self.last_step = 0
         self._check()
+        plan = getattr(sampler, "plan_cycle", None)
+        if plan is not None:  # a sampler of this library: it may have left η open
+            plan(self.total_steps // self.cycles, self.burn_in)
         self._apply()
 
     def step(self) -> bool:
@@ -147,7 +160,11 @@ class Cyclical:
 
     def lr_factor(self, step: int) -> float:
         """lr/lr₀ at step number `step`."""
-        return _cosine(1.0, *self._position(step))
+        position, length = self._position(step)
+        if not self.floor:
+            return _cosine(1.0, position, length)
+        end = math.ceil(self.burn_in * length)
+        return self.floor + (_cosine(1 - self.floor, position, end) if position < end else 0.0)
 
     def is_noisy(self, step: int) -> bool:
         """Whether step number `step` adds noise."""
@@ -166,6 +183,7 @@ class Cyclical:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
+        state_dict = {"coupled": "always", "floor": 0.0, **state_dict}  # earlier versions have none
         if set(state_dict) != set(self.state_dict()):
             raise ConfigError(
                 f"state_dict must have the entries {sorted(self.state_dict())}, "
@@ -193,8 +211,15 @@ class Cyclical:
             group["lr"] = lr * factor
             if "noise" in group:
                 group["noise"] = noisy
+            if "coupled" in group:
+                group["coupled"] = noisy or self.coupled == "always"
 
     def _check(self) -> None:
+        if not 0 <= self.floor <= 1:
+            raise ConfigError(
+                f"floor must be from 0 to 1, a part of lr, got floor={self.floor!r}; with 0, lr "
+                "falls to 0 over the whole cycle"
+            )
         if not 0 <= self.burn_in <= 1:
             raise ConfigError(f"burn_in must be from 0 to 1, got burn_in={self.burn_in!r}")
         if self.cycles > self.total_steps:

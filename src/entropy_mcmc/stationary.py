@@ -12,6 +12,7 @@ from typing import NamedTuple
 from entropy_mcmc.errors import (
     ConfigError,
     check_choice,
+    check_count,
     check_fraction,
     check_not_negative,
     check_positive,
@@ -40,16 +41,19 @@ def max_step_size(M: float, eta: float, *, momentum: float = 0.0, rule: str = "e
     """The step size α at which the chain stops being stable; stay strictly below.
 
     Euler: α·λ_max < 2(1+μ), λ_max from `joint_eigenvalues`; without momentum this is αM < 2 and
-    η > α(4−αM)/(4−2αM). `exact` and `gibbs` are stable for every η while αM < 2.
+    η > α(4−αM)/(4−2αM). `exact` and `gibbs` are stable for every η while αM < 2, `collapsed` while
+    αM < 2(1+μ). The integrators "lm" and "baoab" have the limits of Euler.
 
     >>> max_step_size(2.0, eta=1.0, rule="gibbs")
     1.0
     """
-    check_choice("rule", rule, ("euler", "exact", "gibbs"))
+    check_choice("rule", rule, ("euler", "exact", "gibbs", "collapsed"))
     check_fraction("momentum", momentum)
     check_positive("M", M)
     if rule == "euler":
         return 2 * (1 + momentum) / joint_eigenvalues(M, M, eta)[1]
+    if rule == "collapsed":
+        return 2 * (1 + momentum) / M
     if momentum:
         raise ConfigError(f"momentum must be 0 for rule={rule!r}, got momentum={momentum}")
     return 2 / M
@@ -126,6 +130,136 @@ def momentum_covariance(
 ) -> PairCovariance:
     """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's law at α/(1+μ)."""
     return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
+
+
+def averaged_covariance(
+    alpha: float,
+    h: float,
+    eta: float,
+    temperature: float = 1.0,
+    gradient_variance: float = 0.0,
+    momentum: float = 0.0,
+) -> PairCovariance:
+    """Both by the integrator "lm" (μ = 0) or "baoab": T·A⁻¹ at every stable α, with V = 0.
+
+    A⁻¹ = [[1/h, 1/h], [1/h, 1/h + η]]; the derivation is in `samplers/sghmc.py`. Mini-batch noise
+    passes through the same drift as that of the Euler rule; with momentum its part is not known in
+    closed form here.
+
+    >>> averaged_covariance(0.1, 1.0, 0.5)
+    PairCovariance(theta=1.0, cross=1.0, guide=1.5)
+    """
+    limit = max_step_size(h, eta, momentum=momentum)
+    check_step(alpha, limit, "the chain is unstable", strict=True)
+    if momentum and gradient_variance:
+        raise ConfigError(
+            f"gradient_variance must be 0 with momentum={momentum}, got {gradient_variance}"
+        )
+    theta = temperature / h
+    target = PairCovariance(theta, theta, theta + eta * temperature)
+    if not gradient_variance:
+        return target
+    heat = euler_covariance(alpha, h, eta, 0.0, gradient_variance)
+    return PairCovariance(*(a + b for a, b in zip(target, heat, strict=True)))
+
+
+def collapsed_covariance(
+    alpha: float,
+    h: float,
+    eta: float,
+    temperature: float = 1.0,
+    gradient_variance: float = 0.0,
+    momentum: float = 0.0,
+    integrator: str = "euler",
+) -> PairCovariance:
+    """`guide_update="collapsed"`: θ as without a guide, θ_a adds ηT."""
+    check_choice("integrator", integrator, ("euler", "lm", "baoab"))
+    variance = sgld_variance if integrator == "euler" else averaged_variance
+    theta = variance(alpha, h, temperature, gradient_variance, momentum)
+    return PairCovariance(theta, theta, theta + eta * temperature)
+
+
+def averaged_variance(
+    alpha: float,
+    h: float,
+    temperature: float = 1.0,
+    gradient_variance: float = 0.0,
+    momentum: float = 0.0,
+) -> float:
+    """θ alone by "lm" (μ = 0) or "baoab": T/h + αV/(2(1−μ)h(1 − αh/(2(1+μ)))).
+
+    >>> averaged_variance(0.5, 2.0)
+    0.5
+    """
+    return temperature / h + sgld_variance(alpha, h, 0.0, gradient_variance, momentum)
+
+
+class ReplicaCovariance(NamedTuple):
+    """Stationary second moments of one coordinate of y replicas and their guide.
+
+    Attributes:
+        theta: Var θ_i.
+        between: Cov(θ_i, θ_j) of two replicas.
+        cross: Cov(θ_i, θ_a).
+        guide: Var θ_a.
+        mean: Variance of the replicas' mean.
+    """
+
+    theta: float
+    between: float
+    cross: float
+    guide: float
+    mean: float
+
+    @property
+    def difference(self) -> float:
+        """Var(mean θ_i − θ_a), what the coupling thermometer reads."""
+        return self.mean - 2 * self.cross + self.guide
+
+
+def replica_covariance(
+    alpha: float,
+    h: float,
+    eta: float,
+    replicas: int,
+    temperature: float = 1.0,
+    momentum: float = 0.0,
+    integrator: str = "euler",
+) -> ReplicaCovariance:
+    """Y replicas and their guide on curvature h: T[A(I − αA/(2(1+μ)))]⁻¹, or T·A⁻¹.
+
+    The second is that of "lm" and "baoab". A has h+c for each replica, yc for the guide and −c
+    between, c = 1/η. Along differences of replicas it is h+c; of (√y·mean θ_i, θ_a) it is
+    [[h+c, −√y·c], [−√y·c, yc]], as one sees by inserting a vector with equal entries.
+
+    >>> one, pair = replica_covariance(0.1, 1.0, 0.5, 1), euler_covariance(0.1, 1.0, 0.5)
+    >>> round(one.guide - pair.guide, 9), round(one.cross - pair.cross, 9)
+    (0.0, 0.0)
+    """
+    check_choice("integrator", integrator, ("euler", "lm", "baoab"))
+    y, c = check_count("replicas", replicas), 1 / check_positive("eta", eta)
+    trace, det = h + c + y * c, check_positive("h", h) * y * c
+    largest = (trace + math.sqrt(trace * trace - 4 * det)) / 2
+    rate = alpha / (1 + check_fraction("momentum", momentum))
+    check_step(rate, 2 / largest, "the chain is unstable", strict=True)
+    lag = rate if integrator == "euler" else 0.0
+
+    def variance(a: float) -> float:
+        return temperature / (a * (1 - lag * a / 2))
+
+    # Of A(I − lag·A/2) = A − lag·A²/2, inverted.
+    first, off, last = h + c, -math.sqrt(y) * c, y * c
+    squares = first * first + off * off, off * (first + last), off * off + last * last
+    p, q, r = (a - lag * b / 2 for a, b in zip((first, off, last), squares, strict=True))
+    scale = temperature / (p * r - q * q)
+    mean, apart = scale * r / y, variance(first)
+    return ReplicaCovariance(
+        theta=mean + apart * (1 - 1 / y),
+        between=mean - apart / y,
+        cross=-scale * q / math.sqrt(y),
+        guide=scale * p,
+        mean=mean,
+    )
 
 
 def minibatch_heat(alpha: float, h: float, eta: float, gradient_variance: float) -> float:

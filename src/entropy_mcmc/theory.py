@@ -29,8 +29,12 @@ from entropy_mcmc.errors import (
 )
 from entropy_mcmc.stationary import (
     PairCovariance,
+    ReplicaCovariance,
+    averaged_covariance,
+    averaged_variance,
     check_curvature,
     check_step,
+    collapsed_covariance,
     euler_covariance,
     exact_covariance,
     gibbs_covariance,
@@ -38,6 +42,7 @@ from entropy_mcmc.stationary import (
     max_step_size,
     minibatch_heat,
     momentum_covariance,
+    replica_covariance,
     sgld_variance,
     thermometer_factor,
 )
@@ -45,6 +50,10 @@ from entropy_mcmc.stationary import (
 __all__ = [
     "NestedRun",
     "PairCovariance",
+    "ReplicaCovariance",
+    "averaged_covariance",
+    "averaged_variance",
+    "collapsed_covariance",
     "euler_covariance",
     "exact_covariance",
     "gibbs_covariance",
@@ -53,6 +62,7 @@ __all__ = [
     "minibatch_heat",
     "momentum_covariance",
     "relaxation_steps",
+    "replica_covariance",
     "sgld_variance",
     "suggest_step_size",
     "theorem1_corrected",

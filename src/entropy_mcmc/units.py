@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     Number = TypeVar("Number", float, Tensor)
 
 NUM_DATA_REMEDY = "pass num_data=len(train_set), the number of training examples"
+HORIZON = 0.2  # of the guide, as a part of a cycle
+LEAST_HORIZON = 4.0  # steps; below 2 the pair oscillates
+UNKNOWN_HORIZON = 100.0  # steps, where the length of a cycle is not known
+RELAXED = 3.0  # Σ of `relaxation` after which e^{-6} of the variance of θ−θ_a is left
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,21 @@ def coupling(lr: float, num_data: float, eta: float) -> float:
     return lr / (eta * num_data)
 
 
+def tie(num_data: float, eta: float) -> float:
+    """1/(ηN), of θ−θ_a in the gradient of the mean loss."""
+    return 1 / (eta * num_data)
+
+
+def least_eta(group: Mapping[str, Any]) -> float:
+    """η at and below which the coupled pair, or y replicas and their guide, diverge on any energy.
+
+    (y+1)·k·lr/(2(1+μ)N), for a guide that moves in every k-th round: lr/((1+μ)N) for one replica.
+    """
+    spokes = (1 + group.get("replicas", 1)) / 2 * group.get("exchange_every", 1)
+    mu = group.get("momentum", 0.0)
+    return float(spokes * group["lr"] / ((1 + mu) * group["num_data"]))
+
+
 def horizon(lr: float, num_data: float, eta: float) -> float:
     """ηN/lr, the steps over which the guide averages θ.
 
@@ -91,6 +110,34 @@ def horizon(lr: float, num_data: float, eta: float) -> float:
 def eta_of_horizon(steps: float, lr: float, num_data: float) -> float:
     """η at which the guide averages θ over `steps` steps: the inverse of `horizon`."""
     return steps * lr / num_data
+
+
+def relaxation(lr: float, num_data: float, eta: float, momentum: float = 0.0) -> float:
+    """2·lr/((1−μ)ηN): the rate per step at which θ−θ_a forgets where it was."""
+    return 2 * coupling(lr, num_data, eta) / (1 - momentum)
+
+
+def auto_horizon(cycle_steps: float, noise_from: float | None, momentum: float = 0.0) -> float:
+    """The guide's horizon ηN/lr in steps for a cosine of `cycle_steps` steps.
+
+    A fifth of the cycle; shorter where the guide would not relax twice (Σ `relaxation` = 2·3) in
+    the noisy part, which begins at `noise_from` of the cycle (None: no noise), so that its
+    temperature can be read; at least 4 steps, so that the pair does not oscillate.
+
+    >>> auto_horizon(1000, 0.5, momentum=0.9), round(auto_horizon(1000, 0.5), 1)
+    (200.0, 30.3)
+    """
+    horizon = HORIZON * cycle_steps
+    if noise_from is not None:
+        # Σ lr/lr₀ of a cosine from there on, in cycles.
+        path = (1 - noise_from) / 2 - math.sin(math.pi * noise_from) / (2 * math.pi)
+        horizon = min(horizon, path * cycle_steps / ((1 - momentum) * RELAXED))
+    return max(LEAST_HORIZON, horizon)
+
+
+def nested_horizon(inner_steps: int) -> float:
+    """Horizon ηN/lr_in of an inner chain of that many steps: a well that it does not fill."""
+    return 10.0 * inner_steps
 
 
 def lr_of_full_pull(eta: float, num_data: float) -> float:
@@ -109,7 +156,7 @@ def weight_decay(prior_variance: Number, num_data: float) -> Number:
 
 def prior_variance(weight_decay: float, num_data: float) -> float:
     """Variance v = 1/(λN) of the prior of a weight decay λ: the inverse of `weight_decay`."""
-    return 1 / (weight_decay * num_data)
+    return 1 / (weight_decay * num_data) if weight_decay else math.inf
 
 
 def carried_momentum(momentum: float, lr: float, last_lr: float) -> float:
@@ -122,9 +169,17 @@ def carried_momentum(momentum: float, lr: float, last_lr: float) -> float:
     return momentum * math.sqrt(lr / last_lr) if last_lr > 0 else momentum
 
 
+def check_variance(name: str, variance: object) -> float:
+    """The variance of a prior as a float: greater than 0, infinite for no prior."""
+    if variance == math.inf:
+        return math.inf
+    remedy = "it is that of the prior N(0, v·I); math.inf is no prior"
+    return check_positive(name, variance, remedy=remedy)
+
+
 def decay_of_prior(variance: object, num_data: object) -> float:
     """`weight_decay` after a check of both numbers, as a user gave them."""
-    number = check_positive("prior_variance", variance, remedy="it is that of the prior N(0, v·I)")
+    number = check_variance("prior_variance", variance)
     if num_data is None:
         raise ConfigError(
             f"prior_variance needs the number of training examples, got "

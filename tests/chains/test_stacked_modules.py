@@ -50,10 +50,10 @@ def settings(kind):
     return common | {name: value for name, value in own.items() if name in hyper_parameters(kind)}
 
 
-def one_after_the_other(make, shape, kind, rates):
+def one_after_the_other(make, shape, kind, rates, **changes):
     modules = [make(seed) for seed in SEEDS]
     for k, module in enumerate(modules):
-        sampler = kind(module.parameters(), seed=SEEDS[k], **settings(kind))
+        sampler = kind(module.parameters(), seed=SEEDS[k], **settings(kind), **changes)
         for lr, (x, y) in zip(rates, batches(shape, len(rates)), strict=True):
             sampler.param_groups[0]["lr"] = lr
             sampler.zero_grad()
@@ -93,6 +93,46 @@ def test_stacked_chains_are_those_one_after_the_other(network, name):
 def test_keys_are_made_anew_after_a_block(monkeypatch):
     monkeypatch.setattr("entropy_mcmc.chains.stacked_modules.KEYS_AT_A_TIME", 4)
     test_stacked_chains_are_those_one_after_the_other("mlp", "emcmc")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"integrator": "lm"}, {"integrator": "lm", "guide_update": "collapsed"}],
+    ids=["joint", "collapsed"],
+)
+def test_rules_that_average_noise_are_stacked(changes, monkeypatch):
+    """They take the normals of two steps, across the blocks in which keys are made, too."""
+    monkeypatch.setattr("entropy_mcmc.chains.stacked_modules.KEYS_AT_A_TIME", 4)
+    make, shape = KINDS["mlp"]
+    rates = [0.1 / (1 + step) for step in range(6)]
+    stacked, alone = (
+        run(make, shape, samplers()["emcmc"], rates, **changes)
+        for run in (all_at_once, one_after_the_other)
+    )
+    for one, other in zip(stacked, alone, strict=True):
+        for key, value in one.state_dict().items():
+            torch.testing.assert_close(value, other.state_dict()[key], rtol=1e-4, atol=1e-5)
+
+
+def test_a_collapsed_guide_of_a_stack_is_that_of_each_module():
+    common = {"lr": 0.1, "num_data": 9, "eta": 0.5, "guide_update": "collapsed"}
+    modules = [nn.Linear(2, 2) for _ in SEEDS]
+    twins = [nn.Linear(2, 2) for _ in SEEDS]
+    for module, twin in zip(modules, twins, strict=True):
+        twin.load_state_dict(module.state_dict())
+    stacked = StackedModules(modules)
+    sampler = StackedSampler(stacked, samplers()["emcmc"], SEEDS, **common)
+    for k, twin in enumerate(twins):
+        alone = samplers()["emcmc"](twin.parameters(), seed=SEEDS[k], **common)
+        twin(torch.ones(1, 2)).sum().backward()
+        alone.step()
+        with alone.guide():
+            twins[k] = [p.detach().clone() for p in twin.parameters()]
+    stacked(torch.ones(3, 1, 2)).sum().backward()
+    sampler.step()
+    for i, guides in enumerate(sampler.copy("guide")):
+        for k in range(3):
+            torch.testing.assert_close(guides[k], twins[k][i], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.soak

@@ -38,8 +38,8 @@ def flat_gradient(theta):
     return a * theta - 0.1 * np.sin(theta)
 
 
-def flat_noise(step, stream, inner, half):
-    schedule = noise.step_schedule(SEED, step, stream, inner)
+def flat_noise(step, stream, inner, half, ahead=0):
+    schedule = noise.step_schedule(SEED, step + ahead, stream, inner)
     parts = [
         noise.normal_pair(schedule, *noise.counters(i, 0, int(np.prod(s)), torch.device("cpu")))
         for i, s in enumerate(SHAPES)
@@ -63,6 +63,7 @@ def run_both(case, device, steps, **overrides):
     state = {
         name: np.zeros(flat(params).size) + case.start.get(name, 0.0) for name in case.variables
     }
+    state |= {name: flat_noise(0, *address) for name, address in case.remembered.items()}
     state["theta"] = flat(params)
     if "guide" in state:
         state["guide"] = flat(params)

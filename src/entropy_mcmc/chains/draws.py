@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,22 @@ from entropy_mcmc.errors import ConfigError
 class Chains:
     """Draws as (chain, draw, …): a tensor, or a dict of them when the chain has several.
 
-    `guide` is None for samplers without one.
+    `guide` is None for samplers without one. θ of several replicas is (chain, draw, replica, …).
     """
 
     theta: Tree
     guide: Tree | None
+
+    def by_replica(self, replicas: int) -> Chains:
+        """Draws whose rows are chains times replicas, taken apart; the guide of a chain is one."""
+        if replicas == 1:
+            return self
+        assert self.guide is not None
+
+        def apart(rows: Tensor) -> Tensor:
+            return rows.reshape(-1, replicas, *rows.shape[1:]).transpose(1, 2)
+
+        return Chains(_map(apart, self.theta), _map(lambda rows: rows[::replicas], self.guide))
 
     def to_arviz(self) -> Any:
         """An xarray DataTree with the group `posterior`, as arviz and arviz-stats read it.
@@ -36,6 +48,12 @@ class Chains:
         guides = {} if self.guide is None else _named(self.guide, "guide")
         variables = _named(self.theta, "theta") | guides
         return from_dict({"posterior": {k: v.cpu().numpy() for k, v in variables.items()}})
+
+
+def _map(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    if isinstance(tree, Tensor):
+        return function(tree)
+    return {name: function(value) for name, value in tree.items()}
 
 
 def _named(tree: Tree, name: str) -> dict[str, Tensor]:

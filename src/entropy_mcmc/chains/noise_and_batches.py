@@ -13,6 +13,7 @@ from torch import Tensor
 from entropy_mcmc import noise
 from entropy_mcmc.chains.energy import Energy
 from entropy_mcmc.chains.stack import Method
+from entropy_mcmc.samplers.coupled import GUIDE_STREAM
 from entropy_mcmc.samplers.kernel import compiled as kernel
 from entropy_mcmc.samplers.kernel.inductor import two_vectors_at_a_time
 
@@ -30,9 +31,9 @@ class Keys:
 
     @classmethod
     def of(cls, seed: int, start: int, count: int, device: torch.device) -> Keys:
-        """Keys of `count` steps from `start` on."""
+        """Keys of `count` steps from `start` on, and of one more for rules that average noise."""
         words = (
-            noise.step_schedules(seed, start, count, stream, device=device)
+            noise.step_schedules(seed, start, count + 1, stream, device=device)
             for stream in (0, BATCH_STREAM)
         )
         return cls(*(list(w[:, :, None, None].unbind()) for w in words))
@@ -70,14 +71,16 @@ class NoiseAndBatches:
     def draw(self, keys: Keys, steps: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Two normals per (step, chain, element), and rows per (step, chain, row).
 
-        What the rule does not take is left empty.
+        What the rule does not take is left empty. For a rule that averages noise the normals are
+        per (step, pair, chain, element).
         """
-        count = steps.stop - steps.start
-        normals = [self.like.new_empty(count, 0)] * 2
+        count, pairs = steps.stop - steps.start, self.method.pairs
+        normals = [self.like.new_empty(count, pairs, 0)] * 2
         if self.method.normals:
-            words = [word[steps] for word in keys.normals]
+            words = [word[steps.start : steps.stop + pairs - 1] for word in keys.normals]
             drawn = draw_normals(words, self.x0, self.x1, self.method.normals, self.compiled)
-            normals[: len(drawn)] = [x.to(self.like.dtype) for x in drawn]
+            cast = [x.to(self.like.dtype) for x in drawn]
+            normals[: len(drawn)] = cast if pairs == 1 else map(_with_next, cast)
         return normals[0], normals[1], self._rows([word[steps] for word in keys.rows], count)
 
     def _rows(self, words: Sequence[Tensor], count: int) -> Tensor:
@@ -88,6 +91,37 @@ class NoiseAndBatches:
         x1 = (self.chains * 2**10).to(torch.int32)[:, None]
         rows: Tensor = _call(_rows, self.compiled, words, x0, x1, len(self.energy.data[0]))
         return rows
+
+
+def _with_next(normals: Tensor) -> Tensor:
+    """Normals of every step but the last, beside those of the step that follows."""
+    return torch.stack([normals[:-1], normals[1:]], dim=1)
+
+
+def drawn_guides(
+    theta: Tensor,
+    method: Method,
+    kept: range,
+    counters: tuple[Tensor, Tensor],
+    use_compiler: bool,
+) -> Tensor:
+    """Guides of the kept states of θ, (chain, draw, element): those that the optimizer draws."""
+    update = method.guide_draw
+    assert update is not None
+    guides = torch.empty_like(theta)
+    most = max(1, BLOCK // max(theta[:, 0].numel(), 1))
+    for start in range(0, len(kept), most):
+        block = kept[start : start + most]
+        first, count = block[0] + 1, block[-1] - block[0] + 1  # the state after step k is at k + 1
+        words = noise.step_schedules(
+            method.group["seed"], first, count, GUIDE_STREAM, device=theta.device
+        )
+        words = words[:, :: kept.step, None, None]
+        (eps,) = draw_normals(list(words.unbind()), *counters, 1, use_compiler)
+        part = theta[:, start : start + len(block)].transpose(0, 1)
+        moved = update([part], (eps.to(theta.dtype), eps))
+        guides[:, start : start + len(block)] = moved.guide.transpose(0, 1)
+    return guides
 
 
 def draw_normals(

@@ -20,7 +20,7 @@ from entropy_mcmc.chains.inputs import (
     rows_per_step,
     starting_states,
 )
-from entropy_mcmc.chains.noise_and_batches import LONGEST, Keys, NoiseAndBatches
+from entropy_mcmc.chains.noise_and_batches import LONGEST, Keys, NoiseAndBatches, drawn_guides
 from entropy_mcmc.chains.stack import Method, samplers
 from entropy_mcmc.chains.steps import Steps
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
@@ -69,7 +69,7 @@ def run(
         burn_in: steps before the first that may be kept.
         seed: of noise and batches; None draws one.
         compile: True, False, or "auto": from 50,000 steps on, where there is a compiler.
-        settings: those of the optimizer: eta, temperature, weight_decay, momentum, guide_update, …,
+        settings: those of the optimizer: eta, temperature, momentum, integrator, replicas, …,
             and num_data, which is the number of rows where there are data.
 
     Raises:
@@ -100,7 +100,9 @@ def run(
         if use:
             stack.enter_context(quiet_compiler())
         method = Method.of(samplers()[sampler], settings)
-        return _sample(sampled, flat, method, range(burn_in, steps, thin), steps, use)
+        flat = flat.repeat_interleave(method.replicas, 0)
+        draws = _sample(sampled, flat, method, range(burn_in, steps, thin), steps, use)
+        return draws.by_replica(method.replicas)
 
 
 def _sample(
@@ -114,7 +116,7 @@ def _sample(
     variables = method.begin(flat)
     names = [name for name in KEPT if name in variables._fields]
     draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in names]
-    groups = _groups(energy, flat, use_compiler)
+    groups = _groups(energy, flat, use_compiler, method.replicas)
     # All chains' counters once: a copy for each group would grow with the square of the chains.
     counters = energy.layout.counters(flat.shape[0], flat.device)
     inputs = [
@@ -135,12 +137,17 @@ def _sample(
                 states[i] = replay(keep)
                 if not all_finite(states[i]):
                     report_divergence(replay, group.start, steps, method.group["lr"])
+    if method.guide_draw is not None:
+        names.append("guide")
+        draws.append(drawn_guides(draws[0], method, kept, counters, use_compiler))
     trees = {name: energy.layout.tree(draw) for name, draw in zip(names, draws, strict=True)}
     return Chains(trees["theta"], trees.get("guide"))
 
 
-def _groups(energy: Energy, flat: Tensor, use_compiler: bool) -> list[slice]:
+def _groups(energy: Energy, flat: Tensor, use_compiler: bool, replicas: int = 1) -> list[slice]:
     """Chains that are moved by one call: few enough for their mini-batches to stay in the cache.
+
+    The replicas of a chain, which are rows too, are moved together.
 
     All groups have one size, so that one compilation serves them: the last may overlap the one
     before it, and computes the same chains once more.
@@ -151,7 +158,8 @@ def _groups(energy: Energy, flat: Tensor, use_compiler: bool) -> list[slice]:
     size = energy.batch_rows * sum(part[0].nbytes for part in energy.data)
     most = torch.get_num_threads() * max(1, CACHE // max(size, 1))
     count = -(-chains // most)
-    each = -(-chains // count)
+    each = -(-chains // (count * replicas)) * replicas
+    count = -(-chains // each)
     return [
         slice(start, start + each) for i in range(count) for start in [min(i * each, chains - each)]
     ]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.samplers import Sampler, registry
-from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.samplers.rule import Eps, Update
 
 
 def samplers() -> dict[str, type[Sampler]]:
@@ -33,6 +33,7 @@ def samplers() -> dict[str, type[Sampler]]:
 class Method:
     """Steps of a sampler at a constant lr: `first`, and from step `settles` on `settled`."""
 
+    kind: type[Sampler]
     first: Update
     settled: Update
     settles: int
@@ -43,12 +44,28 @@ class Method:
         """The method of a sampler's settings, after the checks of the optimizer."""
         group = kind.settings(**settings)
         settles = kind.settles_after(group)
-        return cls(kind.update(group), kind.update({**group, "step": settles}), settles, group)
+        settled = kind.stacked_update({**group, "step": settles})
+        return cls(kind, kind.stacked_update(group), settled, settles, group)
 
     @property
     def normals(self) -> int:
         """Standard normals per element and step: 0, 1 or 2."""
         return self.settled.normals
+
+    @property
+    def pairs(self) -> int:
+        """1, or 2 for a rule that takes the normals of the step before, too."""
+        return self.settled.pairs
+
+    @property
+    def replicas(self) -> int:
+        """Rows that belong to one chain: its replicas."""
+        return int(self.group.get("replicas", 1))
+
+    @property
+    def guide_draw(self) -> Update | None:
+        """The draw of a guide given θ, of a sampler that does not move it."""
+        return self.kind.guide_draw(self.group)
 
     def begin(self, theta: Tensor) -> Any:
         """The variables of all chains before the first step, by name."""
@@ -59,7 +76,7 @@ class Method:
         return min(max(self.settles - start, 0), count)
 
 
-def move(update: Update, values: Any, grad: Tensor, eps: Pair | None, **own: Any) -> Any:
+def move(update: Update, values: Any, grad: Tensor, eps: Eps, **own: Any) -> Any:
     """Variables after a step; `own` replaces coefficients, by name, with those of each chain."""
     c = update.coefficients._replace(**own) if own else update.coefficients
     return update.rule(update.variables(*values), grad, eps, c)
@@ -95,7 +112,7 @@ class Stack:
         return self._kind.update(self.group)
 
     @torch.no_grad()
-    def step(self, update: Update, eps: Pair | None, **own: Tensor) -> None:
+    def step(self, update: Update, eps: Eps, **own: Tensor) -> None:
         """Move all chains; `own` are coefficients, by name, with one number for each chain."""
         spread = {name: self.spread(each) for name, each in own.items()}
         moved = move(update, self._variables, self.grad, eps, **spread)
@@ -110,9 +127,18 @@ class Stack:
         each = each.expand(len(self))
         return each[0] if bool((each == each[0]).all()) else each[self._chain_of]
 
+    @property
+    def guide_draw(self) -> Update | None:
+        """The draw of a guide given θ, of a sampler that does not move it."""
+        return self._kind.guide_draw(self.group)
+
     def copy(self, variable: str) -> list[Tensor]:
         """The layers of a variable, "theta" or "guide" for example, as they are now."""
-        return views(getattr(self._variables, variable).clone(), self._shapes)
+        return self.shaped(getattr(self._variables, variable).clone())
+
+    def shaped(self, flat: Tensor) -> list[Tensor]:
+        """The layers of a flat tensor."""
+        return views(flat, self._shapes)
 
 
 def views(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:

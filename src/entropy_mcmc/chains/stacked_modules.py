@@ -24,8 +24,10 @@ from entropy_mcmc.chains.noise_and_batches import draw_normals
 from entropy_mcmc.chains.stack import Stack
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.samplers import Sampler
+from entropy_mcmc.samplers.coupled import GUIDE_STREAM
 from entropy_mcmc.samplers.kernel.compiled import wanted
 from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
+from entropy_mcmc.samplers.rule import Eps, Update
 
 KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
 AGREEMENT = 1e-4  # relative difference of outputs above which a stack is not the modules' own
@@ -105,7 +107,7 @@ class StackedSampler:
         """Move all modules by their gradients."""
         step, every = self.group["step"], self.group["check_every"]
         update = self._stack.update(self.group["lr"])
-        self._stack.step(update, self._normals(step) if update.normals else None)
+        self._stack.step(update, self._eps(update, step))
         if every and (step + 1) % every == 0:
             self.check_finite()
 
@@ -122,27 +124,43 @@ class StackedSampler:
 
     def copy(self, variable: str) -> list[Tensor]:
         """The stacked parameters of a variable, "theta" or "guide" for example."""
-        return self._stack.copy(variable)
+        draw = self._stack.guide_draw if variable == "guide" else None
+        if draw is None:
+            return self._stack.copy(variable)
+        eps = self._normals(self.group["step"], GUIDE_STREAM)
+        return self._stack.shaped(draw([self._stack.flat.detach()], eps).guide)
 
-    def _normals(self, step: int) -> tuple[Tensor, Tensor]:
+    def _eps(self, update: Update, step: int) -> Eps:
+        """What the rule takes: the normals of this step, and of the next if it averages noise."""
+        if not update.normals:
+            return None
+        if update.pairs == 1:
+            return self._normals(step)
+        return self._normals(step), self._normals(step + 1)
+
+    def _normals(self, step: int, stream: int = 0) -> tuple[Tensor, Tensor]:
         """The noise of each module's own seed, laid out as the stack is."""
         flat = self._stack.flat
         use = wanted(self.group["fused"], flat.numel(), step, flat.device.type)
         with quiet_compiler() if use else nullcontext():
-            first, second = draw_normals(self._words(step), *self._counters, 2, use)
+            first, second = draw_normals(self._words(step, stream), *self._counters, 2, use)
         return self._flatten(first), self._flatten(second)
 
-    def _words(self, step: int) -> list[Tensor]:
+    def _words(self, step: int, stream: int = 0) -> list[Tensor]:
         """Key words of a step, (module, 1) each."""
         start = step - step % KEYS_AT_A_TIME
+        if stream:  # of a draw that is asked for now and then
+            return list(self._schedules(step, 1, stream)[:, 0, :, None].unbind())
         if self._keys is None or self._keys[0] != start:
-            device = self._stack.flat.device
-            keys = [
-                noise.step_schedules(seed, start, KEYS_AT_A_TIME, device=device)
-                for seed in self.seeds
-            ]
-            self._keys = start, torch.stack(keys, dim=-1)
+            self._keys = start, self._schedules(start, KEYS_AT_A_TIME)
         return list(self._keys[1][:, step - start, :, None].unbind())
+
+    def _schedules(self, start: int, count: int, stream: int = 0) -> Tensor:
+        device = self._stack.flat.device
+        keys = [
+            noise.step_schedules(seed, start, count, stream, device=device) for seed in self.seeds
+        ]
+        return torch.stack(keys, dim=-1)
 
     def _flatten(self, rows: Tensor) -> Tensor:
         """(module, element) → layer after layer, as the stack holds them."""

@@ -13,6 +13,7 @@ from entropy_mcmc.chains.divergence import Trace
 from entropy_mcmc.chains.energy import Energy
 from entropy_mcmc.chains.stack import Method, move
 from entropy_mcmc.samplers.kernel.compiled import own_code
+from entropy_mcmc.samplers.rule import Eps
 
 REMEMBERED = 16  # compiled calls
 
@@ -74,7 +75,7 @@ def make_call(
         trace = []
         for k in range(rows.shape[0]):
             slope = energy.gradients(variables[0], rows[k], data)
-            eps = (first[k], second[k]) if method.normals else None
+            eps = rule_normals(method, first[k], second[k])
             moved = move(method.first if k < early else method.settled, variables, slope, eps)
             variables = list(moved)
             trace.append([getattr(moved, name) for name in kept])
@@ -94,6 +95,15 @@ def make_call(
         function = own_code(advance, method.settled.rule)
         _compiled[key] = compiled(function, arguments, direct=plain is not None)
     return _compiled[key]
+
+
+def rule_normals(method: Method, first: Tensor, second: Tensor) -> Eps:
+    """What the rule takes of a step's normals; (pair, chain, element) if it averages noise."""
+    if not method.normals:
+        return None
+    if method.pairs == 1:
+        return first, second
+    return (first[0], second[0]), (first[1], second[1])
 
 
 _compiled: dict[tuple[Any, ...], Call] = {}

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from entropy_mcmc.errors import ConfigError, StateError, check_choice, check_count
 from entropy_mcmc.noise import check_seed, step_schedule
+from entropy_mcmc.samplers.auto_eta import AUTO, Choice, first_choice, planned_choice
 from entropy_mcmc.samplers.explain import Explanation, explain
 from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 from entropy_mcmc.samplers.kernel import compiled, parameters
@@ -19,6 +20,7 @@ from entropy_mcmc.samplers.kernel.advance import advance
 from entropy_mcmc.samplers.kernel.finite_gradients import FiniteWatch
 from entropy_mcmc.samplers.kernel.parameters import Closure, Group, Params
 from entropy_mcmc.samplers.kernel.tensor_buckets import slot
+from entropy_mcmc.samplers.kernel.without_compiler import without_compiler
 from entropy_mcmc.samplers.rule import Update, number
 
 __all__ = ["Closure", "Group", "Params", "Sampler"]
@@ -54,6 +56,7 @@ class Sampler(Optimizer):
     _checked: list[Group] | None = None
     _watch: FiniteWatch | None = None
     _warned_of_no_gradient = False
+    _chosen: tuple[tuple[int, Choice], ...] = ()  # η of groups that left it open, by number
 
     def __init__(self, params: Params, given: Mapping[str, Any]) -> None:
         """`given` are the arguments of the subclass's constructor: its `locals()`."""
@@ -79,6 +82,16 @@ class Sampler(Optimizer):
     def target(group: Group) -> str:
         """What the chain of a group samples from, in words."""
         raise NotImplementedError
+
+    @classmethod
+    def stacked_update(cls, group: Group) -> Update:
+        """The next step of stacked chains, rows of one matrix."""
+        return cls.update(group)
+
+    @staticmethod
+    def guide_draw(group: Group) -> Update | None:
+        """The draw of a guide given θ, of a sampler that draws it only when it is asked for."""
+        return None
 
     @staticmethod
     def gradients_per_step(group: Mapping[str, Any]) -> int:
@@ -109,45 +122,65 @@ class Sampler(Optimizer):
         self._end()
         return loss
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, as any optimizer does."""
+        without_compiler(Optimizer.zero_grad)(self, set_to_none)
+
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it takes the sampler's defaults and joins at the current step."""
         if self.param_groups:
             param_group.setdefault("step", self.param_groups[0]["step"])
         self._prepare(param_group)
-        super().add_param_group(param_group)
+        without_compiler(Optimizer.add_param_group)(self, param_group)
         group = self.param_groups[-1]
         try:
             for param in group["params"]:
                 parameters.check_parameter(param)
+            if group.get("eta") == AUTO:
+                self._choose(len(self.param_groups) - 1, first_choice(group))
             self._check_group(group)
         except ConfigError:
             self.param_groups.pop()
             raise
         self._checked = self._watch = None
 
+    def plan_cycle(self, steps: int, burn_in: float) -> None:
+        """Fit an η that is "auto" to cycles of `steps` steps; `Cyclical` calls it at the start."""
+        for place, _ in self._chosen:
+            choice = planned_choice(self.param_groups[place], steps, burn_in)
+            if choice is not None:
+                self._choose(place, choice)
+
+    def _choose(self, place: int, choice: Choice) -> None:
+        self.param_groups[place]["eta"] = choice.eta
+        self._chosen = tuple({**dict(self._chosen), place: choice}.items())
+
     def explain(self) -> Explanation:
         """Sizes of drift, coupling and noise, the stability margin and the implied target."""
-        return explain(self)
+        return explain(self, {place: choice.reason for place, choice in self._chosen})
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain numbers; `load_state_dict` continues the chain bit for bit."""
         self._refuse_inside_block("state_dict()")
         if self._watch:
             self._watch.report()
-        return super().state_dict()
+        return without_compiler(Optimizer.state_dict)(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave, in the precision in which it was saved."""
         self._refuse_inside_block("load_state_dict()")
+        state_dict = parameters.with_later_entries(state_dict, self.param_groups)
         for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
             parameters.check_origin(self, saved, group)
-        super().load_state_dict(state_dict)
+        without_compiler(Optimizer.load_state_dict)(self, state_dict)
         # torch casts state to the parameter's dtype: that would round the float32 variables.
         params = [p for group in self.param_groups for p in group["params"]]
         order = [i for group in state_dict["param_groups"] for i in group["params"]]
         for param, i in zip(params, order, strict=True):
             for name, value in state_dict["state"].get(i, {}).items():
                 self.state[param][name] = value.detach().clone().to(param.device)
+        groups = self.param_groups
+        self._chosen = tuple((i, c) for i, c in self._chosen if groups[i]["eta"] == c.eta)
         self._checked = self._watch = None
 
     def _prepare(self, group: Group) -> None:
@@ -261,8 +294,11 @@ class Sampler(Optimizer):
         """Apply a rule to the columns of its variables, and show the new θ to the model."""
         index = self._index()
         slots = tuple(slot(index[p], p) for p in params)
-        noisy = update.normals > 0
-        schedule = step_schedule(group["seed"], group["step"], stream, inner) if noisy else None
+        schedule: tuple[int, ...] | None = None
+        if update.normals:  # of this step; a rule that averages noise takes those of the next, too
+            steps = range(group["step"], group["step"] + update.pairs)
+            keys = [step_schedule(group["seed"], step, stream, inner) for step in steps]
+            schedule = tuple(word for key in keys for word in key)
         advance(update, moved, read, schedule, slots, fused=self._use_fused(group, params))
         self._publish(params)
 
@@ -294,10 +330,10 @@ class Sampler(Optimizer):
         self._publish(params)
 
     @contextmanager
-    def _block(self, name: str) -> Iterator[None]:
-        """A block `with sampler.NAME():` in which the parameters do not show θ."""
-        self._refuse_inside_block(f"{name}()")
-        self._inside = name
+    def _block(self, call: str) -> Iterator[None]:
+        """A block `with sampler.CALL:` in which the parameters do not show θ."""
+        self._refuse_inside_block(call)
+        self._inside = call
         try:
             yield
         finally:
@@ -306,6 +342,6 @@ class Sampler(Optimizer):
     def _refuse_inside_block(self, what: str) -> None:
         if self._inside:
             raise StateError(
-                f"{what} inside `with sampler.{self._inside}():` would take for θ what the block "
+                f"{what} inside `with sampler.{self._inside}:` would take for θ what the block "
                 f"shows; leave the block first"
             )

@@ -114,7 +114,7 @@ class BSAM(Sampler):
     def sampled(self, draw: int = 0) -> Iterator[None]:
         """Show draw number `draw` of N(ω, T/(N s)) to the model inside a `with` block."""
         params = [p for group in self.param_groups for p in group["params"]]
-        with self._block("sampled"):
+        with self._block("sampled()"):
             with self._restored_on_error(params) as copies:
                 for group in self.param_groups:
                     self._perturb(group, list(group["params"]), PREDICTIVE_STREAM, draw)

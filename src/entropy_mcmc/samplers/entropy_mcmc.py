@@ -19,6 +19,12 @@ lr changes, v is first multiplied by √(lr/lr_last), which keeps it at temperat
 
 `gibbs`: the Euler step of θ with the old θ_a, then θ_a ~ N(θ, ηT·I).
 
+`collapsed`: θ moves alone, as SGLD or SGHMC do, and θ_a ~ N(θ, ηT·I) is drawn when it is asked for.
+`coupled.py` has this rule, the integrators `lm` and `baoab`, and the table of what goes together.
+
+While the group entry `coupled` is False (burn-in, with `schedules.Cyclical(…, coupled="noisy")`), θ
+moves alone too, at the full speed of SGD; θ_a starts as θ at the first coupled step.
+
 Target: θ ~ exp(−U/T) and θ_a | θ ~ N(θ, ηT·I) (Lemma 1 of the paper).
 """
 
@@ -26,31 +32,38 @@ from __future__ import annotations
 
 import math
 import warnings
-from contextlib import AbstractContextManager
-from typing import Annotated, ClassVar, NamedTuple
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers.base import Group, Params, Sampler
+from entropy_mcmc.samplers import coupled
+from entropy_mcmc.samplers.base import Closure, Group, Params
+from entropy_mcmc.samplers.coupled import Coupled, Moving
 from entropy_mcmc.samplers.hyper_parameters import (
     Eta,
+    Integrator,
     LearningRate,
     Momentum,
     NumData,
     PriorVariance,
     Temperature,
     WeightDecay,
+    count,
     one_of,
 )
 from entropy_mcmc.samplers.kernel.swap import showing
-from entropy_mcmc.samplers.rule import Pair, Update, starts
-from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
+from entropy_mcmc.samplers.replicas import Replicated
+from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.samplers.stacked_replicas import stacked_update
+from entropy_mcmc.units import carried_momentum, least_eta, posterior_in_words, scales
 
 OSCILLATES = 0.5
 
 
-class EntropyMCMC(Sampler):
+class EntropyMCMC(Replicated):
     """Sample θ and its guide θ_a with one gradient per step.
 
     Args:
@@ -59,12 +72,18 @@ class EntropyMCMC(Sampler):
             moves like one particle of twice the mass: it learns at half the speed of SGD.
         num_data: number N of training examples; required.
         eta: η, the variance of θ_a around θ at T = 1. The guide averages θ over about ηN/lr steps:
-            choose it with N, lr and the length of a cycle in mind; required.
+            "auto" takes 100 of them, and what fits the cycles of `schedules.Cyclical`; required.
         temperature: T of the target; 0 is the noiseless optimizer.
         weight_decay: λ of the prior N(0, I/(λN)) of θ; it never touches θ_a.
         prior_variance: variance v of the prior N(0, v·I), instead of weight_decay = 1/(N·v).
-        momentum: μ; needs guide_update="euler".
-        guide_update: "euler" (the paper), "exact" (stable for every η) or "gibbs".
+        momentum: μ; with guide_update="euler" or "collapsed".
+        guide_update: "euler" (the paper), "exact" (stable for every η), "gibbs", or "collapsed":
+            θ moves without coupling, θ_a is drawn given θ when it is asked for.
+        integrator: "euler", "lm" (averaged noise) or "baoab" (underdamped; uses momentum): the last
+            two sample a Gaussian posterior without bias from a finite lr.
+        replicas: y, networks that share the guide; each step is then that of one of them, in turn.
+            The guide's density is the smoothed posterior to the power y.
+        exchange_every: k, the guide of replicas moves in every k-th round; 1 is exact.
         guide_weight_decay: decay of θ_a, 0 in theory; the authors' published code decays it too.
         seed: of the noise; None draws one from torch's default generator.
         fused: compile the step: True, False, or "auto" (where it pays).
@@ -90,7 +109,13 @@ class EntropyMCMC(Sampler):
         "guide_update": "euler",
         "guide_weight_decay": 0.0,
     }
-    entries: ClassVar = {"last_lr": 0.0, "noise": True}
+    entries: ClassVar = {
+        "last_lr": 0.0,
+        "noise": True,
+        "coupled": True,
+        "replica": 0,
+        "round_lr": 0.0,
+    }
     _warned = False
 
     def __init__(
@@ -104,7 +129,10 @@ class EntropyMCMC(Sampler):
         weight_decay: WeightDecay = 0.0,
         prior_variance: PriorVariance = None,
         momentum: Momentum = 0.0,
-        guide_update: Annotated[str, one_of("euler", "exact", "gibbs")] = "euler",
+        guide_update: Annotated[str, one_of("euler", "exact", "gibbs", "collapsed")] = "euler",
+        integrator: Integrator = "euler",
+        replicas: Annotated[int, count()] = 1,
+        exchange_every: Annotated[int, count()] = 1,
         guide_weight_decay: WeightDecay = 0.0,
         seed: int | None = None,
         fused: bool | str = "auto",
@@ -112,15 +140,70 @@ class EntropyMCMC(Sampler):
     ) -> None:
         super().__init__(params, locals())
 
+    def step(self, closure: Closure | None = None) -> Any:
+        """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
+        for group in self.param_groups:
+            if not group["coupled"] and group["replicas"] > 1:
+                raise ConfigError(
+                    f"replicas must be 1 in a phase without coupling, in which they would part, "
+                    f'got replicas={group["replicas"]}; use Cyclical(..., coupled="always")'
+                )
+            if not group["coupled"]:
+                self._forget_guide(group["params"])
+        return super().step(closure)
+
+    def _forget_guide(self, params: list[Tensor]) -> None:
+        for state in [self.state[p] for p in params if "guide" in self.state.get(p, ())]:
+            state.pop("guide")
+            state.pop("guide_velocity", None)
+
     def guide(self) -> AbstractContextManager[None]:
         """Show θ_a to the model inside a `with` block; buffers (batch norm) are the caller's."""
         if self._watch:
             self._watch.report()
-        return showing(self, "guide")
+        return self._showing_guide()
+
+    @contextmanager
+    def _showing_guide(self) -> Iterator[None]:
+        with self.drawn_guides(), showing(self, "guide"):
+            yield
+
+    @contextmanager
+    def drawn_guides(self) -> Iterator[None]:
+        """Inside the block `state` also holds θ_a of collapsed groups, drawn for this step.
+
+        Before the first step there is nothing to draw: θ_a is θ.
+        """
+        self._refuse_inside_block("guide()")
+        drawn: list[Tensor] = []
+        try:
+            for group in self.param_groups:
+                update = coupled.guide_draw(group) if group["step"] else None
+                if update is None:
+                    continue
+                params = [p for p in group["params"] if p.requires_grad]
+                drawn += params
+                guides = [self._variable(p, "guide", self._theta(p)) for p in params]
+                self._move(update, group, params, [guides], [], stream=coupled.GUIDE_STREAM)
+            yield
+        finally:
+            for p in drawn:
+                self.state[p].pop("guide", None)
+                if not self.state[p]:
+                    del self.state[p]
 
     @staticmethod
     def update(group: Group) -> Update:
-        """The coupled step of a group, by its `guide_update`."""
+        """The step of a group, by its `integrator` and `guide_update`."""
+        if group["replicas"] > 1:
+            raise ConfigError(
+                f"replicas must be 1 here, got replicas={group['replicas']}; use the optimizer "
+                "EntropyMCMC, or chains.run"
+            )
+        if group["guide_update"] == "collapsed" or not group["coupled"]:
+            return coupled.alone_update(group)
+        if group["integrator"] != "euler":
+            return coupled.joint_update(group)
         s, rule, eta = scales(group), group["guide_update"], group["eta"]
         normals = 2 if s.noise else 0
         if rule == "exact":
@@ -141,60 +224,61 @@ class EntropyMCMC(Sampler):
         c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise, momentum)
         return Update(euler_momentum, Moving, c, normals)
 
+    @classmethod
+    def stacked_update(cls, group: Group) -> Update:
+        """As `update`; replicas are rows one after the other."""
+        return stacked_update(group) if group["replicas"] > 1 else cls.update(group)
+
+    @staticmethod
+    def guide_draw(group: Group) -> Update | None:
+        """The draw of θ_a of a collapsed group."""
+        return coupled.guide_draw(group)
+
     @staticmethod
     def target(group: Group) -> str:
         """The posterior of θ, tempered, and the Gaussian of θ_a around θ."""
+        if group["replicas"] > 1:
+            return replicas_in_words(group)
         spread = math.sqrt(group["eta"] * group["temperature"])
         return f"{posterior_in_words(group)}; θ_a | θ ~ N(θ, {spread:.4g}² I)"
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
-        update = group["guide_update"]
-        if update == "euler":
+        coupled.check_combination(group)
+        if group["guide_update"] == "euler":
             self._check_coupling(group)
-            return
-        for name in ("momentum", "guide_weight_decay"):
-            if group[name]:
-                raise ConfigError(
-                    f"{name} must be 0 with guide_update={update!r}, got {name}={group[name]!r}; "
-                    f'use guide_update="euler"'
-                )
 
     def _check_coupling(self, group: Group) -> None:
-        coupling = scales(group).coupling
         given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
-        least = group["lr"] / ((1 + group["momentum"]) * group["num_data"])
+        least, formula = least_eta(group), "lr/((1+momentum)·num_data)"
+        remedy = 'a larger eta, a smaller lr, or guide_update="exact"'
+        if group["replicas"] > 1:
+            given += f", replicas={group['replicas']}, exchange_every={group['exchange_every']}"
+            formula = f"(replicas+1)·exchange_every/2·{formula}"
+            remedy = "a larger eta, a smaller lr, or fewer replicas"
         if group["eta"] <= least:
             raise ConfigError(
-                f"eta must be greater than lr/((1+momentum)·num_data) = {least:.4g} for the Euler "
-                f"rule, which diverges below, got {given}; use a larger eta, a smaller lr, or "
-                f'guide_update="exact"'
+                f"eta must be greater than {formula} = {least:.4g} for guide_update='euler', which "
+                f"diverges below, got {given}; use {remedy}"
             )
-        if coupling > OSCILLATES and not self._warned:
+        coupling = (1 + group["momentum"]) * least / group["eta"]  # lr/(ηN) of one replica
+        hot = group["integrator"] == "euler" and coupling > OSCILLATES
+        if hot and not self._warned:
             self._warned = True
             warnings.warn(
                 f"lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
-                f"around each other and the chain is hotter than T ({given}); use a larger eta, a "
-                f'smaller lr, or guide_update="exact"',
+                f"around each other and the chain is hotter than T ({given}); use {remedy}",
                 UserWarning,
                 stacklevel=2,
             )
 
 
-class Coupled(NamedTuple):
-    """What the chain keeps for each parameter."""
-
-    theta: Tensor
-    guide: Tensor = starts("theta")
-
-
-class Moving(NamedTuple):
-    """What it keeps with momentum."""
-
-    theta: Tensor
-    guide: Tensor = starts("theta")
-    velocity: Tensor = starts(0.0)
-    guide_velocity: Tensor = starts(0.0)
+def replicas_in_words(group: Group) -> str:
+    """The joint distribution of the replicas and their guide."""
+    y = group["replicas"]
+    text = posterior_in_words(group).replace("θ ~ exp(−U/T)", "U of each replica")
+    joint = f"θ_1 … θ_{y}, θ_a ~ exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T)"
+    return f"{joint}; θ_a ~ exp({y}·F(θ_a; η)); {text}"
 
 
 class Euler(NamedTuple):

@@ -48,7 +48,8 @@ class EntropySGD(Sampler):
         params: parameters or groups, as for any optimizer.
         lr: learning rate of the outer step; lr/(ηN) = 1 moves θ onto the inner mean.
         num_data: number N of training examples; required.
-        eta: η, the width of the local entropy (at T = 1, a variance).
+        eta: η, the width of the local entropy (at T = 1, a variance); "auto": wide enough that
+            the inner chain does not fill it.
         inner_lr: learning rate of the inner chain for the mean loss; None takes `lr`.
         inner_steps: L, the number of inner steps, and so of gradients, per step; the same for
             all groups.

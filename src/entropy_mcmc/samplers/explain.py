@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from entropy_mcmc.units import scales
+from entropy_mcmc.units import Scales, least_eta, scales
 
 if TYPE_CHECKING:
     from entropy_mcmc.samplers.base import Sampler
@@ -20,6 +21,7 @@ class GroupExplanation:
     """One parameter group; sizes are root mean squares per coordinate and step."""
 
     size: int
+    rule: str
     lr: float
     step_size: float | None
     drift: float | None
@@ -28,11 +30,14 @@ class GroupExplanation:
     margin: float | None
     horizon: float | None
     target: str
+    eta: float | None = None
+    eta_reason: str = ""
 
     def rows(self) -> list[tuple[str, str]]:
         """Label and value of each line of the table."""
         rows = [
             ("parameters", f"{self.size:,}"),
+            ("rule", self.rule),
             ("lr (mean loss)", f"{self.lr:.4g}"),
             ("α = lr/N (energy)", _number(self.step_size)),
             ("drift per step", _number(self.drift, "no gradient yet")),
@@ -41,6 +46,9 @@ class GroupExplanation:
             ("stability: lr/(ηN) of its limit", _number(self.margin, "no coupling")),
             ("guide averages over, steps", _number(self.horizon, "no guide")),
         ]
+        if self.eta is not None:
+            chosen = f" (auto: {self.eta_reason})" if self.eta_reason else ""
+            rows.append(("η", f"{self.eta:.4g}{chosen}"))
         return [*rows, ("target", self.target)]
 
 
@@ -61,14 +69,17 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(sampler: Sampler) -> Explanation:
-    """Explain every group of `sampler` at its current state."""
-    groups = tuple(_explain_group(sampler, group) for group in sampler.param_groups)
+def explain(sampler: Sampler, eta_reasons: Mapping[int, str]) -> Explanation:
+    """Explain every group of `sampler` at its current state; reasons are of groups by number."""
+    groups = tuple(
+        _explain_group(sampler, group, eta_reasons.get(number, ""))
+        for number, group in enumerate(sampler.param_groups)
+    )
     return Explanation(type(sampler).__name__, sampler.param_groups[0]["step"], groups)
 
 
 @torch.no_grad()
-def _explain_group(sampler: Sampler, group: dict[str, Any]) -> GroupExplanation:
+def _explain_group(sampler: Sampler, group: dict[str, Any], reason: str) -> GroupExplanation:
     params = group["params"]
     with_grad = [p for p in params if p.grad is not None]
     drift = [p.grad.double() + group["weight_decay"] * p.double() for p in with_grad]
@@ -78,19 +89,35 @@ def _explain_group(sampler: Sampler, group: dict[str, Any]) -> GroupExplanation:
         if "guide" in sampler.state.get(p, {})
     ]
     scale = scales(group) if {"num_data", "temperature"} <= set(group) else None
-    coupled = scale is not None and "eta" in group
-    euler = coupled and group.get("guide_update", "euler") == "euler"
+    guide_update = group.get("guide_update", "euler")
+    coupled = scale is not None and "eta" in group and guide_update != "collapsed"
+    euler = coupled and guide_update == "euler"
     return GroupExplanation(
         size=sum(p.numel() for p in params),
+        rule=_rule(group),
         lr=group["lr"],
         step_size=scale.alpha if scale else None,
         drift=group["lr"] * _rms(drift) if drift else None,
         coupling=scale.coupling * _rms(gaps) if scale and gaps else None,
         noise=scale.noise if scale else 0.0,
-        margin=scale.coupling / (1 + group.get("momentum", 0.0)) if scale and euler else None,
-        horizon=1 / scale.coupling if scale and coupled and scale.coupling else None,
+        margin=least_eta(group) / group["eta"] if euler else None,
+        horizon=_horizon(scale, group) if scale and coupled else None,
         target=sampler.target(group),
+        eta=group.get("eta"),
+        eta_reason=reason,
     )
+
+
+def _horizon(scale: Scales, group: dict[str, Any]) -> float | None:
+    """Steps over which the guide averages; it follows y replicas y times as fast."""
+    pull = scale.coupling * group.get("replicas", 1)
+    return 1 / pull if pull else None
+
+
+def _rule(group: dict[str, Any]) -> str:
+    """The integrator and how the guide follows, as far as the sampler has a choice."""
+    integrator, guide = group.get("integrator", ""), group.get("guide_update", "")
+    return ", guide ".join(part for part in (integrator, guide) if part) or "the sampler's own"
 
 
 def _rms(tensors: list[Tensor]) -> float:

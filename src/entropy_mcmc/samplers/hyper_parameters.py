@@ -71,11 +71,12 @@ Temperature = Annotated[float, not_negative("0 switches the noise off")]
 WeightDecay = Annotated[float, not_negative()]
 PriorVariance = Annotated[float | None, positive()]
 Momentum = Annotated[float, fraction()]
+Integrator = Annotated[str, one_of("euler", "lm", "baoab")]
 ETA_REMEDY = (
-    "η is the variance of θ_a around θ at T = 1; pass eta=horizon·lr/num_data, where horizon is "
-    "the number of steps that the guide averages over, such as a twentieth of a cycle"
+    'η is the variance of θ_a around θ at T = 1; pass eta="auto", or eta=horizon·lr/num_data, '
+    "where horizon is the number of steps that the guide averages over"
 )
-Eta = Annotated[float | None, positive(ETA_REMEDY)]
+Eta = Annotated[float | str | None, positive(ETA_REMEDY)]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@
 `v` is a NamedTuple of what the chain keeps for each parameter, θ first; `c` one of coefficients;
 `eps` a pair of standard normals, or None when the noise is off. All are elementwise, so that the
 same source runs on one tensor, on a stack of chains, and compiled. A rule that reads more than the
-gradient takes it between `v` and `eps`.
+gradient takes it between `v` and `eps`. One that averages noise takes two pairs: that of the step
+before and a new one; the generator is a pure function of the step, so the first is not kept but
+computed again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import torch
 from torch import Tensor
 
 Pair = tuple[Tensor, Tensor]
+Pairs = tuple[Pair, Pair]
+Eps = Pair | Pairs | None
 
 
 def starts(at: float | str) -> Any:
@@ -34,8 +38,9 @@ class Form(NamedTuple):
     rule: Callable[..., Any]
     variables: Any
     coefficients: Any
+    pairs: int = 1
 
-    def apply(self, values: Sequence[Tensor], eps: Pair | None, numbers: Iterable[Any]) -> Any:
+    def apply(self, values: Sequence[Tensor], eps: Eps, numbers: Iterable[Any]) -> Any:
         """New variables from their old values followed by what the rule only reads."""
         moved = len(self.variables._fields)
         v, c = self.variables(*values[:moved]), self.coefficients(*numbers)
@@ -56,17 +61,19 @@ class Update:
         variables: The NamedTuple class of what it moves; fields beside θ say how they start.
         coefficients: The NamedTuple of its numbers in this step.
         normals: Standard normals per element that it uses: 0 (no noise), 1 or 2.
+        pairs: 1, or 2 for a rule that takes the normals of the step before, too.
     """
 
     rule: Callable[..., Any]
     variables: Any
     coefficients: Any
     normals: int
+    pairs: int = 1
 
     @property
     def form(self) -> Form:
         """The step without its numbers, which is what is compiled."""
-        return Form(self.rule, self.variables, type(self.coefficients))
+        return Form(self.rule, self.variables, type(self.coefficients), self.pairs)
 
     @property
     def starts(self) -> Mapping[str, float | str]:
@@ -82,6 +89,6 @@ class Update:
         }
         return self.variables(theta, **others)
 
-    def __call__(self, values: Sequence[Tensor], eps: Pair | None) -> Any:
+    def __call__(self, values: Sequence[Tensor], eps: Eps) -> Any:
         """New variables from their old values followed by what the rule only reads."""
         return self.form.apply(values, eps, self.coefficients)

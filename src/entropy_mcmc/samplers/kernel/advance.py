@@ -11,7 +11,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from entropy_mcmc import noise
 from entropy_mcmc.samplers.kernel import compiled
 from entropy_mcmc.samplers.kernel.tensor_buckets import Bucket, Slot, local, merged_counters, plan
-from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.samplers.rule import Eps, Update
 
 CHUNK = 2**16  # elements per eager pass: temporaries stay in the cache and out of peak memory
 
@@ -53,14 +53,14 @@ def run_eager(
             value.copy_(new)
 
 
-def _normals(schedule: noise.Schedule, slots: tuple[Slot, ...], start: int, like: Tensor) -> Pair:
+def _normals(schedule: noise.Schedule, slots: tuple[Slot, ...], start: int, like: Tensor) -> Eps:
     if len(slots) == 1:
         place = slots[0]
         x0, x1 = noise.counters(place.parameter, place.start + start, like.numel(), like.device)
     else:
         x0, x1 = (x[start : start + CHUNK] for x in merged_counters(slots, like.device))
-    first, second = noise.normal_pair(schedule, x0, x1)
-    return first.to(like.dtype), second.to(like.dtype)
+    eps: Eps = noise.rule_normals(noise.normal_pair, schedule, x0, x1, like.dtype)
+    return eps
 
 
 def _flatten(column: Sequence[Tensor], bucket: Bucket) -> Tensor:

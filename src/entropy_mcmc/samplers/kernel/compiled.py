@@ -126,7 +126,7 @@ def _ready(
     source = own_code(kernel_source(form, kind), form.rule)
     values = [torch.ones(TYPICAL, dtype=dtype, device=device) for _ in range(count)]
     constants = torch.zeros(len(form.coefficients._fields), dtype=dtype, device=device)
-    words = _words(noise.key_schedule(0, noise.ELEMENT_ROUNDS), device)
+    words = _words(noise.key_schedule(0, noise.ELEMENT_ROUNDS) * form.pairs, device)
     counters = torch.zeros(2, TYPICAL, dtype=torch.int32, device=device).unbind()
     extra = {"quiet": (), "single": (words, _words((0, 0), device)), "merged": (words, *counters)}
     example = [t.clone() for t in (constants, *extra[kind], *values)]
@@ -145,9 +145,9 @@ def kernel_source(form: Form, kind: str) -> Kernel:
         _apply(form, constants, values, None)
 
     def merged(constants: Tensor, words: Tensor, x0: Tensor, x1: Tensor, *values: Tensor) -> None:
-        first, second = noise.compiled_normal_pair(words.unbind(), x0, x1)
-        pair = first.to(values[0].dtype), second.to(values[0].dtype)
-        _apply(form, constants, values, pair)
+        pair, dtype = noise.compiled_normal_pair, values[0].dtype
+        eps = noise.rule_normals(pair, words.unbind(), x0, x1, dtype)
+        _apply(form, constants, values, eps)
 
     def single(constants: Tensor, words: Tensor, origin: Tensor, *values: Tensor) -> None:
         index = torch.arange(values[0].numel(), dtype=torch.int32, device=words.device)

@@ -102,6 +102,28 @@ def names(groups: Iterable[Group]) -> list[str]:
     return found
 
 
+# Entries that state dicts of earlier versions lack, and what those versions did.
+LATER_ENTRIES: Mapping[str, Any] = {
+    "integrator": "euler",
+    "coupled": True,
+    "replicas": 1,
+    "exchange_every": 1,
+    "replica": 0,
+    "round_lr": 0.0,
+}
+
+
+def with_later_entries(state_dict: dict[str, Any], groups: Iterable[Group]) -> dict[str, Any]:
+    """A state dict with the entries that its groups lack because an earlier version saved it."""
+    given = state_dict["param_groups"]
+    whole = [
+        # Behind the others, whose order a checkpoint repeats.
+        {**saved, **{n: v for n, v in LATER_ENTRIES.items() if n in group and n not in saved}}
+        for saved, group in zip(given, groups, strict=False)
+    ]
+    return {**state_dict, "param_groups": [*whole, *given[len(whole) :]]}
+
+
 def check_origin(sampler: object, saved: Mapping[str, Any], group: Group) -> None:
     """Refuse a group of a state dict that another class of sampler has saved."""
     missing = sorted(set(group) - set(saved) - {"params", "param_names"})

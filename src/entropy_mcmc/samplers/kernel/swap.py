@@ -18,10 +18,13 @@ CHUNK = 2**20  # elements swapped at a time, so that no second copy of a large t
 
 
 @contextmanager
-def showing(sampler: Sampler, name: str) -> Iterator[None]:
-    """The variable `name` in the parameters inside the block, θ after it, also after an error."""
+def showing(sampler: Sampler, name: str, block: str = "") -> Iterator[None]:
+    """The variable `name` in the parameters inside the block, θ after it, also after an error.
+
+    `block` is what messages call it.
+    """
     params = [p for g in sampler.param_groups for p in g["params"] if name in sampler.state[p]]
-    with sampler._block(name):
+    with sampler._block(block or f"{name}()"):
         _show_variable(sampler, params, name)
         try:
             yield

@@ -1,0 +1,324 @@
+r"""Replicas: y networks θ_1 … θ_y, each with its own mini-batch, coupled to one guide θ_a.
+
+.. math::
+    \theta_i &\leftarrow \text{a step with the gradient}\quad
+        \hat g_i(\theta_i) + \lambda\theta_i + (\theta_i-\theta_a)/(\eta N) \\
+    \theta_a &\leftarrow \text{a step with the gradient}\quad
+        \textstyle\sum_i (\theta_a-\theta_i)/(\eta N)
+
+all from the old values, each a step of the integrator (`sgld.py`, `sghmc.py`) with its own noise.
+
+Target: exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T). Given θ_a the replicas are independent, so that θ_a
+has the density exp(y·F(θ_a; η)), F = log ∫ exp(−[U(θ) + ‖θ−θ_a‖²/(2η)]/T) dθ: the smoothed
+posterior to the power y. Given the replicas, θ_a ~ N(mean θ_i, ηT/y·I). y = 1 is the paper.
+
+On a quadratic energy of curvature h the joint Hessian A has h+c on the diagonal of each replica,
+yc on that of θ_a, and −c between θ_a and each replica, c = 1/η. The covariance is
+T[A(I − αA/(2(1+μ)))]⁻¹ for Euler steps and T·A⁻¹ for `lm` and `baoab`. A splits: along differences
+of replicas it is h+c; of (√y·mean θ_i, θ_a) it is [[h+c, −√y·c], [−√y·c, yc]]
+(`stationary.replica_covariance`). At h = 0 its largest eigenvalue is (y+1)c: stable if
+η > (y+1)·lr/(2(1+μ)N).
+
+One call of `step` is one gradient: it moves the replica that is in the model, and puts the next one
+into its place. After y calls, a round, the guide moves. With `exchange_every` = k it moves in every
+k-th round only, by the sum of the pulls and with k times the variance of noise: exact for k = 1.
+On several processes (`spread_replicas`) every process keeps its own replica, one call is one round,
+and the sum of θ_i−θ_a is all that is exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.samplers import coupled
+from entropy_mcmc.samplers.base import Closure, Group, Sampler
+from entropy_mcmc.samplers.kernel.swap import showing
+from entropy_mcmc.units import tie
+
+GUIDE_STREAM = 3  # of the guide's noise; replica i has its own `inner` of stream 0
+
+
+class Replicated(Sampler):
+    """A sampler whose groups may have several replicas, entry `replicas`, of one guide."""
+
+    _ranks: Any = None  # the process group whose processes have one replica each
+
+    @property
+    def num_replicas(self) -> int:
+        """Number y of replicas."""
+        return int(self.param_groups[0]["replicas"])
+
+    @property
+    def current_replica(self) -> int:
+        """Number of the replica that is in the model now."""
+        if self._ranks is not None:
+            return int(torch.distributed.get_rank(self._ranks))
+        return int(self.param_groups[0]["replica"])
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Make one step from the gradients in `.grad`; returns the closure's loss, if given one.
+
+        With replicas it is that of the replica in the model, and leaves the next one there.
+        """
+        if self.num_replicas == 1:
+            return super().step(closure)
+        loss = self._begin(closure)
+        current = self.current_replica
+        if current == 0 or self._ranks is not None:
+            for group in self.param_groups:
+                group["round_lr"] = group["lr"]  # one lr for all replicas of a round
+        for group, params in self._active():
+            self._move_replica(group, params, current)
+        if self._ranks is None:
+            self._show(current, (current + 1) % self.num_replicas)
+        if self._ranks is not None or current == self.num_replicas - 1:
+            self._end_round()
+        return loss
+
+    @contextmanager
+    def replica(self, number: int) -> Iterator[None]:
+        """Show replica `number`, from 0, to the model inside a `with` block.
+
+        With one replica for each process this is a collective call.
+        """
+        if not 0 <= number < self.num_replicas:
+            raise ConfigError(
+                f"number must be from 0 to {self.num_replicas - 1}, the replicas of this sampler, "
+                f"got number={number!r}"
+            )
+        block = f"replica({number})"
+        if self._ranks is not None:
+            with self._received(number), showing(self, "shown", block):
+                yield
+            return
+        # The slot of the replica in the model is out of date; that of no other is.
+        name = _slot(number) if number != self.current_replica else ""
+        with showing(self, name, block):
+            yield
+
+    @torch.no_grad()
+    def replica_value(self, param: Tensor, number: int) -> Tensor:
+        """θ of replica `number` in at least float32; collective where each process has one."""
+        theta = self._theta(param).detach()
+        if self._ranks is not None:
+            return self._broadcast(theta, number)
+        return theta if number == self.current_replica else self.state[param][_slot(number)]
+
+    def spread_replicas(self, process_group: Any = None) -> None:
+        """Keep one replica on each process of a group (default: all); before the first step.
+
+        Every process then makes its own steps with its own mini-batches; the noise is that of all
+        replicas in one process. `state_dict` and `replica` become collective calls.
+        """
+        ranks = process_group or torch.distributed.group.WORLD
+        size = torch.distributed.get_world_size(ranks)
+        if size != self.num_replicas:
+            raise ConfigError(
+                f"replicas must be as many as the processes that share them, got "
+                f"replicas={self.num_replicas} on {size} processes; start {self.num_replicas}, or "
+                f"pass replicas={size}"
+            )
+        self._ranks = ranks
+        self._take_own()
+
+    @torch.no_grad()
+    def replica_mean(self, param: Tensor) -> Tensor:
+        """Mean of a parameter over the replicas; collective where each process has one."""
+        if self.num_replicas == 1:
+            return self._theta(param).detach()
+        if self._ranks is not None:
+            total = self._theta(param).detach().clone()
+            torch.distributed.all_reduce(total, group=self._ranks)
+            return total / self.num_replicas
+        current, state = self.current_replica, self.state[param]
+        others = [state[_slot(i)] for i in range(self.num_replicas) if i != current]
+        return sum(others, self._theta(param).detach()) / self.num_replicas
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers of all replicas; `load_state_dict` continues bit for bit."""
+        if self._ranks is None:
+            return super().state_dict()
+        with self._gathered():
+            return super().state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` gave, on as many processes as one likes."""
+        super().load_state_dict(state_dict)
+        if self._ranks is not None:
+            self._take_own()
+
+    def _check_group(self, group: Group) -> None:
+        super()._check_group(group)
+        if group["replicas"] != self.num_replicas:
+            raise ConfigError(
+                f"replicas must be the same in all groups, got replicas={group['replicas']} and "
+                f"{self.num_replicas}"
+            )
+        if group["replicas"] > 1 and group["guide_update"] != "euler":
+            raise ConfigError(
+                f"guide_update must be 'euler' with replicas={group['replicas']}, got "
+                f'guide_update={group["guide_update"]!r}; use guide_update="euler" with any '
+                f"integrator, or replicas=1"
+            )
+        if group["replicas"] > 1 and group["guide_weight_decay"]:
+            raise ConfigError(
+                f"guide_weight_decay must be 0 with replicas={group['replicas']}, got "
+                f"guide_weight_decay={group['guide_weight_decay']!r}"
+            )
+
+    @torch.no_grad()
+    def _move_replica(self, group: Group, params: list[Tensor], number: int) -> None:
+        """The step of one replica, pulled to the guide; what it is pulled by is added up."""
+        frozen = {**group, "lr": group["round_lr"]}
+        thetas = [self._theta(p).detach() for p in params]
+        for p in params:
+            self._begin_replicas(p)
+        pulls = [torch.sub(t, self.state[p]["guide"]) for p, t in zip(params, thetas, strict=True)]
+        torch._foreach_add_([self.state[p]["pull"] for p in params], pulls)
+        strength = tie(group["num_data"], group["eta"])
+        torch._foreach_mul_(pulls, strength)
+        torch._foreach_add_(pulls, self._gradients(params))
+        update = coupled.alone_update(frozen)
+        moved = [thetas]
+        for name in update.starts:  # the velocity, which starts at rest
+            moved.append([self._variable(p, _of(name, number), 0.0) for p in params])
+        self._move(update, frozen, params, moved, [pulls], inner=number)
+
+    @torch.no_grad()
+    def _begin_replicas(self, param: Tensor) -> None:
+        """All replicas and the guide start as θ at its first gradient."""
+        if "guide" in self.state[param]:
+            return
+        self._variable(param, "guide", self._theta(param))
+        self._variable(param, "pull", 0.0)
+        if self._ranks is None:
+            for number in range(self.num_replicas):
+                self._variable(param, _slot(number), self._theta(param))
+
+    @torch.no_grad()
+    def _show(self, old: int, new: int) -> None:
+        """Put a replica in place of another; its velocity stays beside it."""
+        params = self._with("guide")
+        torch._foreach_copy_(
+            [self.state[p][_slot(old)] for p in params], [self._theta(p) for p in params]
+        )
+        torch._foreach_copy_(
+            [self._theta(p) for p in params], [self.state[p][_slot(new)] for p in params]
+        )
+        self._publish(params)
+        for group in self.param_groups:
+            group["replica"] = new
+
+    def _end_round(self) -> None:
+        for group in self.param_groups:
+            if (group["step"] + 1) % group["exchange_every"] == 0:
+                self._move_guide(group, [p for p in group["params"] if "guide" in self.state[p]])
+            group["last_lr"] = group["round_lr"]
+        self._end()
+
+    @torch.no_grad()
+    def _move_guide(self, group: Group, params: list[Tensor]) -> None:
+        """The step of the guide by the pulls of all replicas since its last one."""
+        if not params:
+            return
+        pulls = [self.state[p]["pull"] for p in params]
+        if self._ranks is not None:
+            _sum_over(self._ranks, pulls)
+        rounds = group["exchange_every"]
+        rates = {"lr": rounds * group["round_lr"], "last_lr": rounds * group["last_lr"]}
+        slow = {**group, **rates, "weight_decay": 0.0}
+        strength = tie(group["num_data"], group["eta"])
+        slopes = torch._foreach_mul(pulls, -strength / rounds)
+        update = coupled.alone_update(slow)
+        moved = [[self.state[p]["guide"] for p in params]]
+        for name in update.starts:  # the velocity, which starts at rest
+            moved.append([self._variable(p, f"guide_{name}", 0.0) for p in params])
+        self._move(update, slow, params, moved, [slopes], stream=GUIDE_STREAM)
+        torch._foreach_zero_(pulls)
+
+    def _with(self, name: str) -> list[Tensor]:
+        """Parameters beside which a variable is kept."""
+        return [p for g in self.param_groups for p in g["params"] if name in self.state.get(p, {})]
+
+    @contextmanager
+    @torch.no_grad()
+    def _received(self, number: int) -> Iterator[None]:
+        """Inside the block `state` holds the replica of another process as "shown"."""
+        self._refuse_inside_block("replica()")
+        params = self._with("guide")
+        for p in params:
+            self.state[p]["shown"] = self._broadcast(self._theta(p), number)
+        try:
+            yield
+        finally:
+            for p in params:
+                del self.state[p]["shown"]
+
+    def _broadcast(self, value: Tensor, number: int) -> Tensor:
+        """A copy of the value that process `number` has."""
+        copy = value.detach().clone()
+        source = torch.distributed.get_global_rank(self._ranks, number)
+        torch.distributed.broadcast(copy, source, group=self._ranks)
+        return copy
+
+    @contextmanager
+    @torch.no_grad()
+    def _gathered(self) -> Iterator[None]:
+        """Inside the block `state` holds all replicas, as it does in one process."""
+        own = {p: dict(self.state[p]) for p in self._with("guide")}
+        for p, state in own.items():
+            moving = [name for name in state if name.startswith("velocity_")]
+            self.state[p] = {n: v for n, v in state.items() if n not in (*moving, "master")}
+            for number in range(self.num_replicas):
+                self.state[p][_slot(number)] = self._broadcast(_theta_of(p, state), number)
+                for name in moving:
+                    key = _of("velocity", number)
+                    self.state[p][key] = self._broadcast(state[name], number)
+            if "master" in state:
+                self.state[p]["master"] = self.state[p][_slot(0)].clone()
+        try:
+            yield
+        finally:
+            self.state.update(own)
+
+    @torch.no_grad()
+    def _take_own(self) -> None:
+        """Put this process' replica into the model and forget the others."""
+        own = self.current_replica
+        for p in self._with(_slot(own)):
+            state = self.state[p]
+            self._theta(p).copy_(state[_slot(own)])
+            self._publish([p])
+            others = [_slot(number) for number in range(self.num_replicas)]
+            others += [_of("velocity", i) for i in range(self.num_replicas) if i != own]
+            for name in others:
+                state.pop(name, None)
+
+
+def _sum_over(ranks: Any, tensors: list[Tensor]) -> None:
+    """Sum tensors over processes in place, by one call."""
+    flat: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+    torch.distributed.all_reduce(flat, group=ranks)
+    parts = _unflatten_dense_tensors(flat, tensors)  # type: ignore[no-untyped-call]
+    torch._foreach_copy_(tensors, list(parts))
+
+
+def _slot(number: int) -> str:
+    return _of("theta", number)
+
+
+def _of(variable: str, number: int) -> str:
+    """Name under which a variable of a replica is kept."""
+    return f"{variable}_{number}"
+
+
+def _theta_of(param: Tensor, state: dict[str, Tensor]) -> Tensor:
+    """θ of this process: the parameter itself, or its float32 master."""
+    return state.get("master", param.detach())

@@ -1,0 +1,451 @@
+"""Replicas and their guide: equations step by step, laws in closed form, resume, refusals.
+
+A z-score over the bound of 4.5 has a false-alarm rate of 7e-6; seeds are fixed.
+"""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import solve_discrete_lyapunov
+from torch import nn
+
+from entropy_mcmc import EntropyMCMC, noise, schedules, theory
+from entropy_mcmc.diagnostics import Thermometer, judge
+from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.samplers.replicas import GUIDE_STREAM
+from scenarios import covariance_z
+
+BOUND = 4.5
+SEED = 11
+COMMON = {"lr": 0.3, "num_data": 10, "temperature": 0.7, "weight_decay": 0.05, "eta": 0.2}
+RULES = {
+    "euler": {},
+    "momentum": {"momentum": 0.6},
+    "lm": {"integrator": "lm"},
+    "baoab": {"momentum": 0.6, "integrator": "baoab"},
+}
+every_rule = pytest.mark.parametrize("rule", RULES)
+
+
+def parameter(size=30, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    return nn.Parameter(torch.randn(size, generator=generator, dtype=dtype))
+
+
+def slope(theta, number):
+    """The gradient of replica `number`, whose mini-batch is its own."""
+    return theta + 0.1 * (number + 1) * np.sin(theta)
+
+
+def play_round(param, sampler):
+    for number in range(sampler.num_replicas):
+        assert sampler.current_replica == number
+        param.grad = param.detach() + 0.1 * (number + 1) * param.detach().sin()
+        sampler.step()
+
+
+def shown(param, sampler):
+    """The replicas and the guide, as rows."""
+    rows = []
+    for number in range(sampler.num_replicas):
+        with sampler.replica(number):
+            rows.append(param.detach().double().numpy().copy())
+    with sampler.guide():
+        rows.append(param.detach().double().numpy().copy())
+    return np.stack(rows)
+
+
+def normals(step, stream, inner, size):
+    schedule = noise.step_schedule(SEED, step, stream, inner)
+    counters = noise.counters(0, 0, size, torch.device("cpu"))
+    return noise.normal_pair(schedule, *counters)[0].double().numpy()
+
+
+def naive_chain(theta, y, rounds, options, every=1):
+    """The equations of `replicas.py`, all variables from the old values, one array each."""
+    h = {**COMMON, "momentum": 0.0, "integrator": "euler", **options}
+    N, mu, tie = h["num_data"], h["momentum"], 1 / (h["eta"] * h["num_data"])
+    z, v = np.stack([theta] * (y + 1)), np.zeros((y + 1, theta.size))
+    waiting = np.zeros_like(theta)
+
+    def move(k, gradient, step, lr):
+        scale = np.sqrt(2 * lr * h["temperature"] * (1 - mu) / N)
+        address = (0, k) if k < y else (GUIDE_STREAM, 0)
+        eps = normals(step, *address, theta.size)
+        if h["integrator"] == "baoab":
+            v[k] -= 2 / (1 + mu) * lr * gradient
+            z[k] += v[k] / 2
+            v[k] = mu * v[k] + scale * eps
+            z[k] += v[k] / 2
+            return
+        if h["integrator"] == "lm":
+            eps = (eps + normals(step + 1, *address, theta.size)) / 2
+        v[k] = mu * v[k] - lr * gradient + scale * eps
+        z[k] += v[k]
+
+    for step in range(rounds):
+        old = z.copy()
+        waiting += (old[:y] - old[y]).sum(0)
+        for k in range(y):
+            gradient = slope(old[k], k) + h["weight_decay"] * old[k] + tie * (old[k] - old[y])
+            move(k, gradient, step, h["lr"])
+        if (step + 1) % every == 0:
+            move(y, -tie * waiting / every, step, every * h["lr"])
+            waiting[:] = 0
+    return z
+
+
+@every_rule
+@pytest.mark.parametrize("y", [2, 4])
+def test_equals_the_equations(rule, y):
+    param = parameter()
+    start = param.detach().numpy().copy()
+    sampler = EntropyMCMC([param], **COMMON, **RULES[rule], replicas=y, seed=SEED)
+    for _ in range(5):
+        play_round(param, sampler)
+    expected = naive_chain(start, y, 5, RULES[rule])
+    np.testing.assert_allclose(shown(param, sampler), expected, rtol=1e-9, atol=1e-11)
+    assert sampler.param_groups[0]["step"] == 5
+
+
+@every_rule
+def test_a_guide_that_moves_in_every_second_round_equals_its_equations(rule):
+    param = parameter()
+    start = param.detach().numpy().copy()
+    options = {**RULES[rule], "eta": 0.4}
+    sampler = EntropyMCMC([param], **{**COMMON, **options}, replicas=2, exchange_every=2, seed=SEED)
+    for _ in range(7):
+        play_round(param, sampler)
+    expected = naive_chain(start, 2, 7, options, every=2)
+    np.testing.assert_allclose(shown(param, sampler), expected, rtol=1e-9, atol=1e-11)
+
+
+def joint_hessian(h, eta, y):
+    A = np.diag([h + 1 / eta] * y + [y / eta])
+    A[:y, y] = A[y, :y] = -1 / eta
+    return A
+
+
+def closed_covariance(alpha, h, eta, y, temperature, **settings):
+    law = theory.replica_covariance(alpha, h, eta, y, temperature, **settings)
+    sigma = np.full((y + 1, y + 1), law.between)
+    np.fill_diagonal(sigma, law.theta)
+    sigma[y, :] = sigma[:, y] = law.cross
+    sigma[y, y] = law.guide
+    return sigma
+
+
+@pytest.mark.parametrize("y", [1, 2, 4])
+@pytest.mark.parametrize(("alpha", "h", "eta"), [(0.1, 1.0, 0.5), (0.01, 20.0, 0.05)])
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_closed_form_solves_the_lyapunov_equation(y, alpha, h, eta, momentum):
+    """Of (z, v): v ← μv − αAz + √(2α(1−μ)T)·ε, z ← z + v; and T·A⁻¹ for averaged noise."""
+    A, one, T = joint_hessian(h, eta, y), np.eye(y + 1), 0.3
+    kick = np.hstack([-alpha * A, momentum * one])
+    step = np.vstack([kick + np.hstack([one, 0 * one]), kick])
+    heat = 2 * alpha * (1 - momentum) * T * np.kron(np.ones((2, 2)), one)
+    sigma = solve_discrete_lyapunov(step, heat)[: y + 1, : y + 1]
+    np.testing.assert_allclose(
+        closed_covariance(alpha, h, eta, y, T, momentum=momentum), sigma, rtol=1e-8
+    )
+    exact = closed_covariance(alpha, h, eta, y, T, momentum=momentum, integrator="baoab")
+    np.testing.assert_allclose(exact, T * np.linalg.inv(A), rtol=1e-8)
+    law = theory.replica_covariance(alpha, h, eta, y, T, momentum)
+    weights = np.array([1 / y] * y + [-1.0])
+    assert law.difference == pytest.approx(weights @ sigma @ weights, rel=1e-8)
+
+
+@every_rule
+@pytest.mark.parametrize("y", [1, 2, 4])
+def test_law_of_replicas_and_guide(rule, y):
+    """Joint covariance of 20,000 coordinates after 50 rounds, at the step size used.
+
+    Bound 4.5 over at most 15 moments. The slowest variance is off by e^{-2·50·0.06·1.6} = 7e-5.
+    """
+    n, h, eta, T, lr, size = 10, 10.0, 0.5, 0.4, 0.6, 20_000
+    param = nn.Parameter(torch.zeros(size))
+    options = {"lr": lr, "num_data": n, "eta": eta, "temperature": T, **RULES[rule]}
+    sampler = EntropyMCMC([param], **options, replicas=y, seed=3)
+    for _ in range(50 * y):
+        param.grad = h / n * param.detach()
+        sampler.step()
+    momentum = RULES[rule].get("momentum", 0.0)
+    integrator = RULES[rule].get("integrator", "euler")
+    sigma = closed_covariance(lr / n, h, eta, y, T, momentum=momentum, integrator=integrator)
+    assert np.abs(covariance_z(shown(param, sampler), sigma)).max() < BOUND
+
+
+def test_one_replica_is_the_paper_bit_for_bit():
+    chains = []
+    for options in ({}, {"replicas": 1, "exchange_every": 3}):
+        param = parameter()
+        sampler = EntropyMCMC([param], **COMMON, **options, seed=SEED)
+        for _ in range(4):
+            param.grad = param.detach().sin()
+            sampler.step()
+        chains.append(shown(param, sampler))
+    assert np.array_equal(*chains)
+
+
+def test_replicas_have_noise_of_their_own():
+    """Correlations between all moves of two rounds without drift: |z| < 4.5 each."""
+    param = nn.Parameter(torch.zeros(40_000))
+    sampler = EntropyMCMC([param], lr=0.1, num_data=1, eta=1e9, replicas=3, seed=1)
+    before, moves = shown(param, sampler), []
+    for _ in range(2):
+        for _ in range(3):
+            param.grad = torch.zeros_like(param)
+            sampler.step()
+        after = shown(param, sampler)
+        moves.append(after - before)
+        before = after
+    z = np.corrcoef(np.concatenate(moves)) * np.sqrt(param.numel())
+    assert np.abs(z - np.diag(np.diag(z))).max() < BOUND
+
+
+# As an optimizer.
+
+
+def two_groups(**options):
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.randn_like(p))
+    groups = [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.1}]
+    sampler = EntropyMCMC(groups, **{**COMMON, **options}, replicas=3, seed=5)
+    return net, sampler
+
+
+def train(net, sampler, calls, start=0):
+    for call in range(start, start + calls):
+        g = torch.Generator().manual_seed(call)
+        x, y = torch.randn(8, 3, generator=g).double(), torch.randint(2, (8,), generator=g)
+        sampler.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        sampler.step()
+
+
+@every_rule
+@pytest.mark.parametrize("calls", [6, 7])
+def test_resumes_bit_for_bit_also_within_a_round(rule, calls, tmp_path):
+    options = {**RULES[rule], "exchange_every": 2, "eta": 0.4}
+    whole, reference = two_groups(**options)
+    train(whole, reference, 13)
+    net, first = two_groups(**options)
+    train(net, first, calls)
+    torch.save([net.state_dict(), first.state_dict()], tmp_path / "a.pt")
+    weights, state = torch.load(tmp_path / "a.pt", weights_only=True)
+    fresh, second = two_groups(**options)
+    fresh.load_state_dict(weights)
+    second.load_state_dict(state)
+    twin = copy.deepcopy((net, first))
+    for resumed in ((fresh, second), twin):
+        train(*resumed, 13 - calls, start=calls)
+        assert resumed[1].current_replica == reference.current_replica
+        for p, q in zip(resumed[0].parameters(), whole.parameters(), strict=True):
+            assert torch.equal(p, q)
+            for name, value in reference.state[q].items():
+                assert torch.equal(resumed[1].state[p][name], value), name
+
+
+def test_lr_is_that_of_the_rounds_first_step():
+    """A schedule that steps with every mini-batch does not part the replicas of a round."""
+    chains = []
+    for changes in ([0.3, 0.2, 0.1, 0.25, 0.2, 0.1], [0.3] * 3 + [0.25] * 3):
+        param = parameter()
+        sampler = EntropyMCMC([param], **COMMON, momentum=0.5, replicas=3, seed=SEED)
+        for call, lr in enumerate(changes):
+            sampler.param_groups[0]["lr"] = lr
+            param.grad = param.detach() + 0.1 * (call % 3) * param.detach().sin()
+            sampler.step()
+        chains.append(shown(param, sampler))
+    assert np.array_equal(*chains)
+
+
+def test_bfloat16_replicas_have_float32_masters():
+    param = nn.Parameter(torch.ones(500, dtype=torch.bfloat16))
+    sampler = EntropyMCMC([param], **COMMON, replicas=2, seed=1)
+    for _ in range(4):
+        param.grad = torch.ones_like(param)
+        sampler.step()
+    state = sampler.state[param]
+    assert {value.dtype for value in state.values()} == {torch.float32}
+    assert torch.equal(param, state["theta_0"].bfloat16())
+    with sampler.replica(1):
+        assert torch.equal(param, state["theta_1"].bfloat16())
+    assert torch.equal(param, state["theta_0"].bfloat16())
+
+
+def test_parameters_that_get_no_gradient_stay():
+    used, unused = parameter(), parameter()
+    sampler = EntropyMCMC([used, unused], **COMMON, replicas=2, seed=1)
+    before = unused.detach().clone()
+    for _ in range(4):
+        used.grad = torch.ones_like(used)
+        sampler.step()
+    for block in (sampler.replica(0), sampler.replica(1), sampler.guide()):
+        with block:
+            assert torch.equal(unused, before)
+    assert not sampler.state.get(unused)
+
+
+def test_blocks_show_and_restore_and_are_closed():
+    net, sampler = two_groups()
+    train(net, sampler, 4)
+    before = [p.detach().clone() for p in net.parameters()]
+    seen = []
+    for number in range(3):
+        with sampler.replica(number):
+            seen.append(net[0].weight.detach().clone())
+            for call in (sampler.step, sampler.state_dict, sampler.guide().__enter__):
+                with pytest.raises(StateError, match=r"inside `with sampler.replica\(\d\):`"):
+                    call()
+    assert torch.equal(seen[1], before[0])  # the second replica is in the model
+    assert len({tuple(s.flatten().tolist()) for s in seen}) == 3
+    for p, value in zip(net.parameters(), before, strict=True):
+        assert torch.equal(p, value)
+    with pytest.raises(ConfigError, match="from 0 to 2, the replicas of this sampler, got"):
+        sampler.replica(3).__enter__()
+
+
+def test_a_skipped_amp_step_keeps_the_turn():
+    net, sampler = two_groups()
+    net.float()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for bad in (True, False):
+        sampler.zero_grad()
+        scaler.scale(net(torch.ones(4, 3)).sum()).backward()
+        if bad:
+            net[0].weight.grad[0, 0] = float("inf")
+        scaler.step(sampler)
+        scaler.update()
+    assert sampler.current_replica == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"guide_update": "exact"}, "guide_update must be 'euler' with replicas=2"),
+        ({"guide_update": "collapsed"}, "guide_update must be 'euler' with replicas=2"),
+        ({"guide_weight_decay": 0.1}, "guide_weight_decay must be 0 with replicas=2"),
+        ({"replicas": 0}, "replicas must be"),
+        ({"replicas": 2.5}, "replicas must be"),
+        ({"exchange_every": 0}, "exchange_every must be"),
+        (
+            {"eta": 0.044},
+            r"eta must be greater than \(replicas\+1\)·exchange_every/2·lr/\(.*\) = 0.045 .*; "
+            "use a larger eta, a smaller lr, or fewer replicas",
+        ),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(ConfigError, match=message):
+        EntropyMCMC([parameter()], **{**COMMON, "replicas": 2, **options})
+
+
+def test_the_coupling_limit_is_the_edge_of_stability():
+    """At h = 0: just above (y+1)·lr/(2N) the chain stays, below it would grow by 2 % a round."""
+    for y in (1, 2, 4):
+        limit = (y + 1) / 2 * 0.1
+        with pytest.raises(ConfigError, match="eta must be greater"):
+            EntropyMCMC([parameter()], lr=0.1, num_data=1, eta=limit, replicas=y)
+        param = nn.Parameter(torch.zeros(1000, dtype=torch.float64))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            sampler = EntropyMCMC([param], lr=0.1, num_data=1, eta=1.01 * limit, replicas=y, seed=0)
+            for _ in range(200 * y):
+                param.grad = torch.zeros_like(param)
+                sampler.step()
+        rows = shown(param, sampler)
+        spread = rows[:y].mean(0) - rows[y]
+        stationary = 1.01 * limit / y / (1 - 1 / 1.01)
+        assert spread.var() == pytest.approx(stationary, rel=5 * (2 / 1000) ** 0.5)
+
+
+def test_groups_with_other_replicas_are_refused():
+    groups = [{"params": [parameter()]}, {"params": [parameter()], "replicas": 3}]
+    with pytest.raises(ConfigError, match="replicas must be the same in all groups, got"):
+        EntropyMCMC(groups, **COMMON, replicas=2)
+
+
+def test_explain_of_replicas():
+    sampler = EntropyMCMC([parameter()], lr=0.1, num_data=100, eta=0.04, replicas=4)
+    group = sampler.explain().groups[0]
+    assert group.margin == pytest.approx(2.5 * 0.1 / (0.04 * 100))
+    assert group.horizon == pytest.approx(0.04 * 100 / 0.1 / 4)
+    assert "θ_1 … θ_4" in group.target
+    assert "θ_a ~ exp(4·F(θ_a; η))" in group.target
+    auto = EntropyMCMC([parameter()], lr=0.1, num_data=100, eta="auto", replicas=4)
+    assert auto.explain().groups[0].horizon == pytest.approx(100)
+
+
+# The thermometer.
+
+
+def read(y, steps=40, V=0.0, curvature=0.0, **options):
+    param = nn.Parameter(torch.zeros(30_000))
+    common = {"lr": 0.5, "num_data": 10, "eta": 0.25, "temperature": 0.5, "seed": 2}
+    sampler = EntropyMCMC([param], **{**common, **options}, replicas=y)
+    thermometer = Thermometer(sampler)
+    g = torch.Generator().manual_seed(1)
+    for _ in range(steps * y):
+        kick = torch.randn(param.shape, generator=g) * V**0.5 / 10
+        param.grad = curvature / 10 * param.detach() + kick
+        sampler.step()
+        thermometer.step()
+        if sampler.current_replica:
+            assert not thermometer.ready
+    return thermometer.read(curvature=curvature)
+
+
+@every_rule
+@pytest.mark.parametrize("y", [2, 4])
+def test_the_thermometer_reads_the_temperature_of_replicas(rule, y):
+    reading = read(y, curvature=3.0, **RULES[rule])
+    assert abs(reading.ratio - 1) < BOUND * reading.error
+    assert judge([reading]).kind == "right"
+
+
+def test_minibatch_heat_of_replicas():
+    """The reading is heated by αV/(2(1+y)) before the factor of a finite step, θ in stiff
+    directions by αV/2, and in flat ones by y times what the reading shows."""
+    y, V, alpha = 3, 20.0, 0.05
+    reading = read(y, V=V)
+    verdict = judge([reading], V)
+    assert abs(verdict.injected.value - 0.5) < BOUND * verdict.injected.error
+    assert verdict.minibatch.value == pytest.approx(alpha * V / (2 * (1 + y)), rel=1e-6)
+    flat, stiff = verdict.theta_heat
+    assert flat.value == pytest.approx(y * verdict.minibatch.value)
+    assert stiff.value == pytest.approx(alpha * V / 2, rel=1e-6)
+
+
+def test_the_thermometer_says_when_it_cannot_read():
+    sampler = EntropyMCMC([parameter()], **{**COMMON, "eta": 0.4}, replicas=2, exchange_every=2)
+    with pytest.raises(ConfigError, match="use exchange_every=1"):
+        Thermometer(sampler)
+
+
+def test_a_cyclical_schedule_counts_mini_batches():
+    """The plain loop of one network: S calls are S mini-batches, whoever they go to."""
+    net, sampler = two_groups()
+    cycle = schedules.Cyclical(sampler, 12, cycles=2, burn_in=0.5, samples_per_cycle=1)
+    due = []
+    for call in range(12):
+        train(net, sampler, 1, start=call)
+        due.append(cycle.step())
+    assert sampler.param_groups[0]["step"] == 4
+    assert [i for i, d in enumerate(due) if d] == [5, 11]
+
+
+def test_replicas_are_not_uncoupled():
+    net, sampler = two_groups()
+    cycle = schedules.Cyclical(
+        sampler, 12, cycles=2, burn_in=0.5, samples_per_cycle=1, coupled="noisy"
+    )
+    assert cycle.coupled == "noisy"
+    with pytest.raises(ConfigError, match=r'use Cyclical.*coupled="always"'):
+        train(net, sampler, 1)
