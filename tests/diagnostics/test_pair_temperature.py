@@ -142,6 +142,18 @@ def test_a_stored_posterior_is_read_from_minibatches(tmp_path, spread):
     assert ("divide lr by" in words[0].change) == (spread == 2)
 
 
+def test_each_parameter_may_have_a_prior_of_its_own(tmp_path):
+    """One number for each gives what one number for all gives; another prior is another reading."""
+    found = []
+    for number, decay in enumerate((0.3, [0.3], [0.0])):
+        posterior, loss, batches, energy, _ = linear_posterior(tmp_path / str(number))
+        options = {**energy, "weight_decay": decay}
+        found.append(read_pair_temperature(posterior, loss, batches, **options).reading.value)
+    assert found[0] == found[1] != found[2]
+    with pytest.raises(ValueError, match="zip"):
+        read_pair_temperature(posterior, loss, batches, **{**energy, "weight_decay": [0.1, 0.2]})
+
+
 def test_wrong_use_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="one row for each draw"):
         pair_temperature(torch.zeros(3, 2), torch.zeros(3, 2), [0, 0])

@@ -20,12 +20,11 @@ from entropy_mcmc.errors import ConfigError, StateError
 N, T, SIZE = 10, 0.5, 40_000
 
 
-def run(V, *, lrs=(0.5,), rule="euler", curvature=0.0, claim=None, steps=60):
+def run(V, *, lrs=(0.5,), rule="euler", curvature=0.0, claim=None, steps=60, **options):
     """A chain with gradient noise of variance V, read at the end of each phase of constant lr."""
     param = torch.nn.Parameter(torch.zeros(SIZE))
-    sampler = EntropyMCMC(
-        [param], lr=lrs[0], num_data=N, eta=0.25, temperature=T, guide_update=rule, seed=2
-    )
+    common = {"num_data": N, "eta": 0.25, "temperature": T, "seed": 2, **options}
+    sampler = EntropyMCMC([param], lr=lrs[0], guide_update=rule, **common)
     thermometer = Thermometer(sampler)
     g = torch.Generator().manual_seed(1)
     for lr in lrs:
@@ -170,6 +169,20 @@ def test_gibbs_tests_only_the_draw():
     verdict = judge(readings, V)
     assert verdict.kind == "draw only"
     assert "says nothing about θ" in verdict.text
+
+
+@pytest.mark.parametrize(("momentum", "integrator"), [(0.0, "euler"), (0.5, "baoab")])
+def test_a_collapsed_guide_tests_only_the_draw(momentum, integrator):
+    """θ is heated as theory says, which the verdict states; the reading knows nothing of it."""
+    V = 20.0
+    options = {"momentum": momentum, "integrator": integrator}
+    _, param, readings = run(V, rule="collapsed", curvature=1.0, steps=120, **options)
+    law = theory.collapsed_covariance(0.05, 10.0, 0.25, T, V, momentum, integrator)
+    assert float(param.detach().var()) == pytest.approx(law.theta, rel=4 * (2 / SIZE) ** 0.5)
+    verdict = judge(readings, V)
+    assert verdict.kind == "draw only"
+    assert 'guide_update="collapsed" this says nothing about θ' in verdict.text
+    assert verdict.theta_heat[0].value == pytest.approx(0.05 * V / (2 * (1 - momentum)))
 
 
 def test_gradient_variance_of_minibatches():

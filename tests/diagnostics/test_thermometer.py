@@ -15,6 +15,7 @@ from entropy_mcmc import SGLD, EntropyMCMC, schedules, theory
 from entropy_mcmc.diagnostics import Thermometer, average, judge, mean_error, power
 from entropy_mcmc.diagnostics.expected_reading import curvature_factor, move
 from entropy_mcmc.diagnostics.temperature_verdict import THRESHOLD
+from entropy_mcmc.diagnostics.thermometer import _Track
 from entropy_mcmc.errors import ConfigError, StateError
 from scenarios import linear_map, stationary_covariance
 
@@ -48,18 +49,21 @@ class Claims:
         return [{**g, "temperature": self._temperature} for g in self._sampler.param_groups]
 
 
-@pytest.mark.parametrize("name", ["emcmc", "emcmc-exact", "emcmc-gibbs", "emcmc-momentum"])
+@pytest.mark.parametrize(
+    "name",
+    ["emcmc", "emcmc-exact", "emcmc-gibbs", "emcmc-momentum", "emcmc-lm", "emcmc-baoab"],
+)
 def test_recursion_ends_at_the_law_of_the_naive_step(name):
     """At constant lr and h = 0 the tracked variance is that of Σ = MΣMᵀ + Q of the equation."""
     case = next(c for c in LINEAR if c.name == name)
     h = {**case.options, "temperature": 0.7, "weight_decay": 0.0}
     step = lambda state, grad, eps: case.naive(h, state, grad, eps)  # noqa: E731
     # θ alone has no stationary law at h = 0; its difference to the guide has, as h → 0.
-    M, B = linear_map(step, case.variables, 1e-7, len(case.noises))
-    difference = np.array([1.0, -1.0] + [0.0] * (len(case.variables) - 2))
+    M, B = linear_map(step, case.names, 1e-7, len(case.noises))
+    difference = np.array([1.0, -1.0] + [0.0] * (len(case.names) - 2))
     expected = difference @ stationary_covariance(M, B) @ difference
     group = {"momentum": 0.0, "noise": True, "guide_update": name.partition("-")[2], **h}
-    if group["guide_update"] in ("", "momentum"):
+    if group["guide_update"] not in ("exact", "gibbs"):
         group["guide_update"] = "euler"
     spread = (0.0, 0.0, 0.0)
     for _ in range(4000):
@@ -81,6 +85,16 @@ def test_minibatch_heat_is_that_of_theory(rule):
     assert spread[0] == pytest.approx(law(0.2, 1e-6, 0.5, 0.0, 1.0).difference, rel=1e-5)
     if rule == "euler":
         assert spread[0] / 0.5 == pytest.approx(0.2 / 4 / (1 - 0.4))
+
+
+@pytest.mark.parametrize(("integrator", "momentum"), [("lm", 0.0), ("baoab", 0.6)])
+def test_averaged_noise_is_read_without_a_factor(integrator, momentum):
+    """On curvature 1 at q = 0.2 the expectation is T itself, where Euler's is 1.26·T."""
+    param, sampler, thermometer = make(lr=0.1, integrator=integrator, momentum=momentum)
+    run(param, sampler, thermometer, 120, torch.clone)
+    reading = thermometer.read(curvature=1.0)
+    assert reading.expected == pytest.approx(1.0, rel=1e-6)
+    assert abs(reading.ratio - 1) < BOUND * reading.error
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
@@ -114,11 +128,34 @@ def test_reading_over_many_curvatures(device):
     assert curvature_factor(sampler.param_groups[0], 1.5) - 1 == pytest.approx(8.3e-4, rel=0.05)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_expectation_follows_a_cyclical_schedule(momentum):
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("eta", [0.01, 0.02, 0.2, 2.0])
+def test_the_wait_is_as_long_as_a_gap_needs_to_vanish(momentum, eta):
+    """θ − θ_a from 1 without noise, by the equation, until the first reading: e^{-6} of δ² is left.
+
+    Not longer than it needs, either: its rate is 2·lr/((1−μ)ηN), and −½·log μ > (1−μ)/2 where it
+    swings.
+    """
+    group = dict(
+        lr=0.001, num_data=1, eta=eta, temperature=1.0, noise=True, momentum=momentum,
+        guide_update="euler",
+    )  # fmt: skip
+    track, gap, velocity, steps = _Track(), 1.0, 0.0, 0
+    while track.progress < 1:
+        track.advance(group)
+        velocity = momentum * velocity - 2 * group["lr"] / eta * gap
+        gap, steps = gap + velocity, steps + 1
+    assert gap**2 < 1.05 * math.exp(-6)
+    assert steps <= 2 + max(3 * (1 - momentum) * eta / (2 * group["lr"]), 6 / (1 - momentum))
+
+
+@pytest.mark.parametrize(
+    ("momentum", "integrator"), [(0.0, "euler"), (0.9, "euler"), (0.0, "lm"), (0.9, "baoab")]
+)
+def test_expectation_follows_a_cyclical_schedule(momentum, integrator):
     """Cosine lr, warm restarts, noise on and off: the tracked expectation is exact at h = 0."""
     param, sampler, thermometer = make(
-        size=20_000, lr=0.08, temperature=0.3, momentum=momentum, eta=0.25
+        size=20_000, lr=0.08, temperature=0.3, momentum=momentum, eta=0.25, integrator=integrator
     )
     cycle = schedules.Cyclical(sampler, 300, cycles=2, burn_in=0.3, samples_per_cycle=3)
     for _ in range(300):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from io import BytesIO
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def measured_flatness(folder):
     (folder / "density.png").write_bytes(buffer.getvalue())
 
 
+def with_baseline(folder, run, other):
+    """A copy of a run with the baseline of another."""
+    shutil.copytree(run, folder)
+    shutil.rmtree(folder / "baseline")
+    shutil.copytree(other / "baseline", folder / "baseline")
+    return folder
+
+
 def add_thermometer(folder):
     """Readings as the chain writes them, in case the short run was too short for one."""
     keys = {"kind": "thermometer", "chain": 0, "size": 1000, "temperature": 0.01}
@@ -61,7 +70,11 @@ def add_thermometer(folder):
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Folders by name: emcmc (everything), sgld, regression, table (no images), blind (no test)."""
+    """Folders by name.
+
+    emcmc (everything), sgld, regression, classes (a table), without_test; brief, of 40 steps; good
+    and worse, whose baselines are those of brief and of emcmc.
+    """
     base = tmp_path_factory.mktemp("runs")
     before = Path.cwd()
     os.chdir(Path(__file__).parents[1])  # where module:function names are found
@@ -77,6 +90,12 @@ def runs(tmp_path_factory):
         emcmc("evaluate", made["emcmc"], "--corruptions=[brightness, contrast]")
         measured_flatness(made["emcmc"] / "flatness")
         add_thermometer(made["emcmc"])
+        made["brief"] = sampled(
+            base / "brief", **{"schedule.epochs": 4, "data.options": "{limit: 640}"}
+        )
+        for name, run, other in (("good", "emcmc", "brief"), ("worse", "brief", "emcmc")):
+            made[name] = with_baseline(base / name, made[run], made[other])
+        (made["good"] / "diagnostics.json").unlink()  # which has a warning for runs this short
         for name in ("regression", "classes", "without_test"):
             options = {"data.name": f"report.made_data:{name}", "schedule.epochs": 20}
             made[name] = sampled(base / name, **options)

@@ -33,6 +33,9 @@ def pages(runs, tmp_path_factory):
     chosen = {
         "one": ["emcmc"],
         "regression": ["regression"],
+        "good": ["good"],
+        "worse": ["worse"],
+        "brief": ["brief"],
         "three": ["emcmc", "sgld", "regression"],
     }
     return {
@@ -94,15 +97,43 @@ def check_drawn(page, least):
     assert all(complete and width > 0 for complete, width in images)
 
 
+# Words of tables, tiles and the verdict that are divided between two lines.
+BROKEN = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll('th, td, dt, dd, .verdict')) {
+    if (!cell.checkVisibility()) continue;
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const tops = new Set([...range.getClientRects()].map(r => Math.round(r.top)));
+        if (tops.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
 def sideways(page):
-    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    # Not innerWidth: on a phone it grows with what is too wide.
+    return page.evaluate("document.documentElement.scrollWidth") - page.viewport_size["width"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "least"), [("one", 10), ("regression", 7)])
-def test_every_figure_is_drawn_in_both_schemes(visit, name, least, scheme):
-    page = visit(name, color_scheme=scheme)
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("one", 10), ("regression", 7), ("good", 8), ("worse", 7), ("brief", 7), ("three", 3)],
+)
+def test_every_figure_is_drawn_in_both_schemes(visit, name, least, width, scheme):
+    page = visit(name, width=width, color_scheme=scheme)
     check_drawn(page, least)
+    assert sideways(page) <= 0
+    assert not page.evaluate(BROKEN)
     shade = page.evaluate("getComputedStyle(document.body).backgroundColor")
     numbers = [int(part) for part in shade.strip("rgb()").split(",")]
     assert (sum(numbers) > 3 * 128) == (scheme == "light")
@@ -120,6 +151,38 @@ def test_a_phone_needs_no_sideways_scroll(visit, name):
         if summary.is_visible():
             summary.click()
     assert sideways(page) <= 0
+
+
+def test_a_wide_table_says_that_it_scrolls(visit):
+    narrow, wide = visit("one", width=390), visit("one", width=1280)
+    ask = """() => [...document.querySelectorAll('#r0-quality .table')].map(box => {
+      const inner = box.querySelector('.scroll');
+      const said = getComputedStyle(box.querySelector('.hint')).display === 'block';
+      return [inner.scrollWidth > inner.clientWidth + 1, said];
+    })"""
+    for page in (narrow, wide):
+        assert all(scrolls == said for scrolls, said in page.evaluate(ask))
+    assert narrow.evaluate(ask)[0] == [True, True]
+    assert wide.evaluate(ask)[0] == [False, False]
+    narrow.set_viewport_size({"width": 1280, "height": 900})
+    narrow.wait_for_function("!document.querySelector('#r0-quality .table.wider')")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [("good", "ok", "Better than one "), ("worse", "warning", "Worse than one SGD")],
+)
+def test_the_verdict_is_green_only_for_a_gain(visit, name, kind, words):
+    page = visit(name)
+    line = page.locator(".verdict")
+    assert words in line.text_content()
+    ask = "(e, k) => getComputedStyle(document.documentElement).getPropertyValue(k).trim()"
+    shown = line.evaluate("e => getComputedStyle(e).borderLeftColor")
+    assert rgb(line.evaluate(ask, f"--{kind}")) == shown
+
+
+def rgb(colour):
+    return "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
 
 
 def panels(page):

@@ -249,12 +249,35 @@ def test_nothing_from_files_becomes_markup(runs, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["config.yaml", "config.yaml metrics.jsonl"])
-def test_a_page_from_what_is_left(runs, tmp_path, left):
+def test_a_page_from_what_is_left(runs, tmp_path, left, capsys):
     for name in left.split():
         shutil.copy(runs["emcmc"] / name, tmp_path / name)
-    text = write_report([tmp_path]).read_text()
+    assert main(["report", str(tmp_path)]) == 1  # the page is there, and the error is said
+    assert "the page has no predictions" in capsys.readouterr().err
+    text = (tmp_path / "report.html").read_text()
     assert "No predictions were made" in text
+    assert "Not judged" in text
+    assert str(tmp_path) not in text
     assert not Reader(text).errors
+
+
+def test_damaged_samples_are_an_error(runs, tmp_path, capsys):
+    shutil.copytree(runs["sgld"], tmp_path / "run")
+    next((tmp_path / "run/samples").glob("*-theta*")).write_bytes(b"nothing")
+    assert main(["report", str(tmp_path / "run")]) == 1
+    assert "the page has no predictions" in capsys.readouterr().err
+
+
+def test_an_unknown_device_is_an_error_before_any_page(runs, tmp_path, capsys):
+    target = tmp_path / "new.html"
+    assert main(["report", str(runs["sgld"]), "-o", str(target), "--device", "toaster"]) == 1
+    assert "device must be one that is here" in capsys.readouterr().err
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("names", ALL, ids="+".join)
+def test_no_path_of_this_machine_is_on_the_page(runs, page_of, names):
+    assert str(runs["emcmc"].parent) not in page_of(*names)
 
 
 def test_damaged_side_files_are_left_out(runs, tmp_path):
@@ -290,14 +313,21 @@ def test_command(runs, tmp_path, capsys):
     assert "rows must be" in capsys.readouterr().err
 
 
-def test_best_is_marked_once_per_column(runs, page_of):
-    found = {name: whole(collect(runs[name])) for name in ("emcmc", "sgld")}
+def test_best_is_marked_only_where_the_rows_decide(runs, page_of):
+    from entropy_mcmc.report.difference import paired
+
+    found = [whole(collect(runs[name])) for name in ("emcmc", "sgld")]
     text = page_of("emcmc", "sgld").split('id="cmp-overview"')[1].split("</section>")[0]
     rows = dict(re.findall(r'<tr data-run="(\d)">(.*?)</tr>', text, re.S))
-    better = min(found, key=lambda name: found[name].scores["nll"])
-    other = ({"emcmc", "sgld"} - {better}).pop()
-    cells = {name: re.findall(r"<td>(.*?)</td>", rows[str(i)])
-             for i, name in enumerate(("emcmc", "sgld"))}  # fmt: skip
-    nll = 3  # method, networks, accuracy, nll
-    assert "best" in cells[better][nll]
-    assert "best" not in cells[other][nll]
+    cells = [re.findall(r"<td>(.*?)</td>", rows[str(i)]) for i in (0, 1)]
+    for place, name in ((2, "accuracy"), (3, "nll")):  # after method and networks
+        value, error = paired(found[0].rows[name], found[1].rows[name])
+        decided = abs(value) > 1.96 * error
+        first = (value > 0) == (name == "accuracy")
+        marked = ["best" in cells[i][place] for i in (0, 1)]
+        assert marked == ([first, not first] if decided else [False, False]), name
+
+
+def test_a_comparison_of_different_data_marks_nothing(page_of):
+    text = page_of("emcmc", "sgld", "regression").split('id="cmp-overview"')[1]
+    assert 'class="best"' not in text.split("</section>")[0]

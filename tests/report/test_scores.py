@@ -8,7 +8,7 @@ import pytest
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation import calibration_bins
 from entropy_mcmc.report.figures.quality import wilson
-from entropy_mcmc.report.scores import coverages, gap, roc
+from entropy_mcmc.report.scores import coverages, roc
 
 RNG = np.random.default_rng(5)
 
@@ -45,23 +45,6 @@ def test_roc_counts_alarms_as_written():
     assert {(round(a, 9), round(h, 9)) for a, h in found} == {
         (round(a, 9), round(h, 9)) for a, h in points
     }
-
-
-def test_paired_difference_and_its_error():
-    first, second = RNG.normal(size=50), RNG.normal(size=50)
-    away = [a - b for a, b in zip(first, second, strict=True)]
-    mean = sum(away) / 50
-    spread = sum((v - mean) ** 2 for v in away) / 49
-    found = gap(first, second)
-    assert found.value == pytest.approx(mean)
-    assert found.error == pytest.approx(math.sqrt(spread / 50))
-    assert found.clear == (abs(mean) > 2 * found.error)
-
-
-def test_an_infinite_loss_is_no_clear_difference():
-    found = gap(np.array([np.inf, 1.0]), np.array([1.0, 1.0]))
-    assert math.isnan(found.value)
-    assert not found.clear
 
 
 def test_coverage_of_a_known_law():

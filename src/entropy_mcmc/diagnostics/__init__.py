@@ -21,6 +21,7 @@ from entropy_mcmc.diagnostics.distances import (
     relative_movement,
     weight_distances,
 )
+from entropy_mcmc.diagnostics.effective_networks import EffectiveNetworks, effective_networks
 from entropy_mcmc.diagnostics.ess_rhat import Mixing, mixing
 from entropy_mcmc.diagnostics.gradient_noise import Estimate, gradient_variance
 from entropy_mcmc.diagnostics.pair_temperature import (
@@ -44,6 +45,7 @@ __all__ = [
     "Agreement",
     "Contrast",
     "Diagnosis",
+    "EffectiveNetworks",
     "Estimate",
     "Mixing",
     "PairTemperature",
@@ -55,6 +57,7 @@ __all__ = [
     "average",
     "configurational_temperature",
     "diagnose",
+    "effective_networks",
     "exchangeable",
     "gradient_variance",
     "independent",

@@ -134,7 +134,7 @@ def read_pair_temperature(
     batches: Iterable[tuple[Any, Any]],
     *,
     num_data: float,
-    weight_decay: float = 0.0,
+    weight_decay: float | Sequence[float] = 0.0,
     per_sample: int = 8,
     most: int = 16,
     chain_of: Callable[[Any], Any] | None = None,
@@ -146,7 +146,7 @@ def read_pair_temperature(
         loss: Mean loss (output, target) → scalar, as in training.
         batches: Mini-batches of training data, drawn independently of the samples.
         num_data: N.
-        weight_decay: λ of the prior.
+        weight_decay: λ of the prior, one number or one for each trainable parameter.
         per_sample: Mini-batches at each sample.
         most: Samples at most; they are spread over the cycles.
         chain_of: Entry of `posterior.samples` → its chain, for a store of several chains.
@@ -155,13 +155,14 @@ def read_pair_temperature(
     chosen = choose_samples(posterior.samples, most, chain_of)
     model = copy.deepcopy(posterior.model).train()
     params = [p for p in model.parameters() if p.requires_grad]
+    decay = _decay(weight_decay, params)
     stream = iter(batches)
     rows, slopes = [], []
     for index, _ in chosen:
         posterior.load(index, model)
         rows.append(_flat(params))
         noisy = [_gradient(model, params, loss, stream) for _ in range(per_sample)]
-        slopes.append(num_data * (sum(noisy) / per_sample + weight_decay * rows[-1]))
+        slopes.append(num_data * (sum(noisy) / per_sample + decay * rows[-1]))
     cycles = [cycle for _, cycle in chosen]
     return pair_temperature(torch.stack(rows), torch.stack(slopes), cycles, batches=per_sample)
 
@@ -185,6 +186,13 @@ def _spaced(items: list[Any], most: int) -> Iterator[Any]:
     count = min(most, len(items))
     for place in range(count):
         yield items[place * (len(items) - 1) // max(count - 1, 1)]
+
+
+def _decay(weight_decay: float | Sequence[float], params: list[Any]) -> Tensor:
+    """λ of every coordinate."""
+    each = weight_decay if isinstance(weight_decay, Sequence) else [weight_decay] * len(params)
+    pairs = zip(each, params, strict=True)
+    return _flat([torch.full(p.shape, float(decay), dtype=torch.float64) for decay, p in pairs])
 
 
 def _flat(tensors: Iterable[Tensor]) -> Tensor:

@@ -6,11 +6,13 @@ mini-batch gradient of the full energy, averaged over coordinates. What can be t
  - with readings at different lr (k falls with lr, f does not), both parts, if V stayed the same;
  - from readings at one lr without V, only the sum.
 What cannot: a drift of θ, which the guide follows late, adds η‖∇U‖²/(4d) and looks like V.
-For `gibbs`, k = 0 and θ_a is drawn afresh: the reading tests that draw and nothing else.
+For `gibbs` and `collapsed`, k = 0 and θ_a is drawn afresh: the reading tests that draw and nothing
+else.
 
 The reading is that of θ−θ_a. θ itself is heated as much (αV/4) in directions flatter than 1/η, and
-twice as much (αV/2) in stiffer ones: `stationary.minibatch_heat`. A too large lr does not show
-here at all: `pair_temperature` sees it.
+twice as much (αV/2) in stiffer ones: `stationary.minibatch_heat`. With y replicas the reading is
+heated by αV/(2(1+y)), each θ_i by y times as much in flat directions and by αV/2 in stiff ones. A
+too large lr does not show here at all: `pair_temperature` sees it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from entropy_mcmc.diagnostics.expected_reading import DRAWN
 from entropy_mcmc.diagnostics.gradient_noise import Estimate
 from entropy_mcmc.diagnostics.thermometer import Reading, mean_error
 from entropy_mcmc.errors import StateError
@@ -92,9 +95,10 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
     """
     ratio, error = average(readings)
     T = readings[-1].temperature
-    if readings[-1].rule == "gibbs":
+    if readings[-1].rule in DRAWN:
         heat = None if variance is None else _kick_heat(readings, _estimate(variance))
-        return replace(_draw_only(ratio, error, T), theta_heat=heat and (heat, heat))
+        verdict = _draw_only(ratio, error, T, readings[-1].rule)
+        return replace(verdict, theta_heat=heat and (heat, heat))
     if variance is None:
         try:
             injected, V = separate(readings)
@@ -107,8 +111,9 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
     minibatch = _scaled(V, T * share)
     exact = readings[-1].rule == "exact"
     kicks = sum((r.per_independent or r.per_variance) / r.expected for r in readings)
-    stiff = _kick_heat(readings, V) if exact else _scaled(V, 2 * T * kicks / len(readings))
-    return _judge_parts(injected, minibatch, (minibatch, stiff), T)
+    y = readings[-1].replicas
+    stiff = _kick_heat(readings, V) if exact else _scaled(V, (1 + y) * T * kicks / len(readings))
+    return _judge_parts(injected, minibatch, (_scaled(minibatch, y), stiff), T)
 
 
 def _estimate(value: Estimate | float) -> Estimate:
@@ -120,7 +125,7 @@ def _scaled(estimate: Estimate, factor: float) -> Estimate:
 
 
 def _kick_heat(readings: Sequence[Reading], V: Estimate) -> Estimate:
-    """αV/2: what gradient noise adds to a θ that moves alone, without momentum."""
+    """αV/2: what gradient noise adds to a θ that moves alone."""
     return _scaled(V, sum(r.alpha for r in readings) / len(readings) / 2)
 
 
@@ -204,11 +209,11 @@ def _sum_only(ratio: float, error: float, T: float) -> Verdict:
     return Verdict("right", None, None, text)
 
 
-def _draw_only(ratio: float, error: float, T: float) -> Verdict:
+def _draw_only(ratio: float, error: float, T: float, rule: str) -> Verdict:
     good = abs(ratio - 1) <= THRESHOLD * error
     state = "is right" if good else "is wrong"
     text = (
         f"the draw of θ_a {state}: {Estimate(T * ratio, T * error)} against T = {T:.4g}; with "
-        f'guide_update="gibbs" this says nothing about θ'
+        f'guide_update="{rule}" this says nothing about θ'
     )
     return Verdict("draw only" if good else ("hot" if ratio > 1 else "cold"), None, None, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,10 +22,10 @@ from entropy_mcmc.diagnostics.expected_reading import (
     curvature_factor,
     move,
     plus_square,
+    replicas_of,
 )
 from entropy_mcmc.errors import ConfigError, StateError, check_not_negative
-
-RELAXED = 3.0  # Σ 2·lr/(ηN) before a reading: e^{-6} of what was there before is left
+from entropy_mcmc.units import RELAXED
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class Reading:
         per_variance: Its expectation per unit of V = N²·Var(ĝ): mini-batch heat is V times this.
         per_independent: The same if mini-batches were drawn independently, not epoch by epoch.
         temperature: T that the sampler claims.
-        alpha: lr/N of the last step.
+        alpha: lr/N of the last step, over 1−μ where θ moves alone: αV/2 is its mini-batch heat.
         clock: −log of the correlation of θ−θ_a with a reference time; differences of clocks give
             the correlation of two readings.
         rule: guide_update, "mixed" if the groups differ.
+        replicas: Number y of networks that share the guide; the gap is that of their mean.
     """
 
     step: int
@@ -55,6 +57,7 @@ class Reading:
     clock: float
     rule: str
     per_independent: float = 0.0
+    replicas: int = 1
 
     @property
     def ratio(self) -> float:
@@ -87,7 +90,7 @@ class _Track:
     clock: float = 0.0
     last_lr: float = 0.0
     peak: float = 0.0  # largest lr/(ηN) so far
-    longest: float = 0.0  # largest Σ 2·lr/(ηN) of any noisy phase
+    longest: float = 0.0  # largest Σ 2·lr/((1−μ)ηN) of any noisy phase
     epoch: tuple[float, float] = (0.0, 0.0)  # (δ, v) after one unit of kick in each step of it
     epochs: Spread = (0.0, 0.0, 0.0)  # their covariance, over the epochs before
     position: int = 0  # steps of the epoch so far
@@ -100,15 +103,16 @@ class _Track:
             self._cancel(step, epoch_steps)
         self.clock += step.forgetting
         on = units.heat_of(group) > 0
-        self.relaxed = self.relaxed + 2 * _coupling(group) if on else 0.0
+        alone = group["guide_update"] == "collapsed"  # θ_a has no past to forget
+        self.relaxed = self.relaxed + (RELAXED if alone else _relaxation(group)) if on else 0.0
         self.forgotten = self.forgotten + step.forgetting if on else 0.0
         self.last_lr = group["lr"]
-        self.peak = max(self.peak, _coupling(group))
+        self.peak = max(self.peak, 0.0 if alone else _coupling(group))
         self.longest = max(self.longest, self.relaxed)
 
     def _cancel(self, step: Move, epoch_steps: int) -> None:
         """Follow the sum of an epoch's kicks: mini-batches without replacement sum to nothing."""
-        self.epochs = step.apply(self.epochs, 0.0)
+        self.epochs = step.apply(self.epochs, (0.0, 0.0))
         self.epoch = step.push(self.epoch)
         self.position += 1
         if self.position == epoch_steps:
@@ -164,6 +168,11 @@ class Thermometer:
                     f"the thermometer needs a sampler with a guide (EntropyMCMC), got "
                     f"{type(sampler).__name__} without {sorted(missing)}"
                 )
+            if group.get("exchange_every", 1) > 1:
+                raise ConfigError(
+                    f"the thermometer needs a guide that moves in every round, got "
+                    f"exchange_every={group['exchange_every']}; use exchange_every=1"
+                )
         self.sampler = sampler
         self.epoch_steps = epoch_steps
         self.readings: list[Reading] = []
@@ -173,6 +182,8 @@ class Thermometer:
     def step(self) -> None:
         """Count the step that the sampler has just made, with the lr that it used."""
         groups = self.sampler.param_groups
+        if groups[0].get("replica", 0) and groups[0]["step"] == self._step:
+            return  # in the middle of a round of replicas
         if groups[0]["step"] != self._step + 1:
             raise StateError(
                 f"the thermometer has counted to step {self._step}, the sampler is at step "
@@ -181,7 +192,7 @@ class Thermometer:
         while len(self._tracks) < len(groups):  # a group that was added to the sampler
             self._tracks.append(_Track())
         for track, group in zip(self._tracks, groups, strict=True):
-            track.advance(group, self.epoch_steps)
+            track.advance(_used(group), self.epoch_steps)
         self._step += 1
 
     @property
@@ -191,7 +202,7 @@ class Thermometer:
 
     @property
     def relaxation(self) -> float:
-        """Largest Σ 2·lr/(ηN) that a noisy phase has reached so far."""
+        """Largest Σ 2·lr/((1−μ)ηN) that a noisy phase has reached so far."""
         return min(track.longest for track in self._tracks)
 
     @property
@@ -202,7 +213,7 @@ class Thermometer:
     @property
     def ready(self) -> bool:
         """Whether `read` gives a reading now."""
-        return self.progress >= 1
+        return self.progress >= 1 and not self.sampler.param_groups[0].get("replica", 0)
 
     @torch.no_grad()
     def read(self, *, curvature: float = 0.0) -> Reading:
@@ -213,15 +224,17 @@ class Thermometer:
                 leaving it at 0 underrates the expectation by about lr/(ηN)·(lr/N)·h/4.
 
         Raises:
-            StateError: Before Σ 2·lr/(ηN) ≥ 3 since the noise came on.
+            StateError: Before Σ 2·lr/((1−μ)ηN) ≥ 3 since the noise came on.
         """
         check_not_negative("curvature", curvature)
         if not self.ready:
             raise StateError(self._too_early())
-        parts = [
-            self._group(group, track, curvature)
-            for group, track in zip(self.sampler.param_groups, self._tracks, strict=True)
-        ]
+        draws = any(group["guide_update"] == "collapsed" for group in self.sampler.param_groups)
+        with self.sampler.drawn_guides() if draws else nullcontext():
+            parts = [
+                self._group(group, track, curvature)
+                for group, track in zip(self.sampler.param_groups, self._tracks, strict=True)
+            ]
         reading = _pool([part for part in parts if part is not None])
         self.readings.append(reading)
         return reading
@@ -250,8 +263,10 @@ class Thermometer:
         params = [p for p in group["params"] if "guide" in state.get(p, {})]
         if not params:
             return None
-        size, eta = sum(p.numel() for p in params), group["eta"]
-        gap = sum(_squared(self.sampler._theta(p), state[p]["guide"]) for p in params)
+        y = replicas_of(group)
+        size, eta = sum(p.numel() for p in params), group["eta"] / y
+        theta = self.sampler.replica_mean if y > 1 else self.sampler._theta
+        gap = sum(_squared(theta(p), state[p]["guide"]) for p in params)
         return Reading(
             step=self._step,
             size=size,
@@ -260,23 +275,26 @@ class Thermometer:
             per_variance=track.minibatch(self.epoch_steps) / eta,
             per_independent=track.kicked[0] / eta,
             temperature=group["temperature"],
-            alpha=units.step_size(track.last_lr, group["num_data"]),
+            alpha=units.step_size(track.last_lr, group["num_data"]) / _friction(group),
             clock=track.clock,
             rule=group["guide_update"],
+            replicas=y,
         )
 
     def _too_early(self) -> str:
         slowest = min(self._tracks, key=lambda track: track.progress)
         group = self.sampler.param_groups[self._tracks.index(slowest)]
         text = (
-            f"the thermometer gives no reading before Σ 2·lr/(ηN) ≥ {RELAXED:g} since the noise "
-            f"came on, now {slowest.relaxed:.3g}"
+            f"the thermometer gives no reading before Σ 2·lr/((1−μ)ηN) ≥ {RELAXED:g} since the "
+            f"noise came on, now {slowest.relaxed:.3g}"
         )
+        if self.progress >= 1:
+            return "the thermometer gives no reading in a round of replicas; finish the round"
         if units.heat_of(group) == 0:
             return f"{text}: the noise is off; read while it is on"
         if not group["lr"]:
             return f"{text}; lr is 0 and θ_a stands still"
-        steps = math.ceil((RELAXED - slowest.relaxed) / (2 * _coupling(group)))
+        steps = math.ceil((RELAXED - slowest.relaxed) / _relaxation(group))
         return f"{text}; make about {max(steps, 1)} more steps at this lr, or use a smaller eta"
 
 
@@ -312,12 +330,30 @@ def _pool(parts: list[Reading]) -> Reading:
         size=effective,
         clock=min(part.clock for part in parts),
         rule=rules.pop() if len(rules) == 1 else "mixed",
+        replicas=parts[0].replicas,
         **{name: mean(name) for name in names},
     )
 
 
+def _used(group: dict[str, Any]) -> dict[str, Any]:
+    """The group with the lr of its last step, which is one for all replicas of a round."""
+    return {**group, "lr": group["round_lr"]} if replicas_of(group) > 1 else group
+
+
 def _coupling(group: dict[str, Any]) -> float:
-    return float(units.coupling(group["lr"], group["num_data"], group["eta"]))
+    """lr/(ηN), times (1+y)/2: what pulls the mean of the replicas and the guide together."""
+    spokes = (1 + replicas_of(group)) / 2
+    return float(spokes * units.coupling(group["lr"], group["num_data"], group["eta"]))
+
+
+def _relaxation(group: dict[str, Any]) -> float:
+    spokes, mu = (1 + replicas_of(group)) / 2, group.get("momentum", 0.0)
+    return float(spokes * units.relaxation(group["lr"], group["num_data"], group["eta"], mu))
+
+
+def _friction(group: dict[str, Any]) -> float:
+    """1−μ where θ moves alone; 1 elsewhere."""
+    return 1.0 - group["momentum"] if group["guide_update"] == "collapsed" else 1.0
 
 
 def _squared(theta: torch.Tensor, guide: torch.Tensor) -> float:

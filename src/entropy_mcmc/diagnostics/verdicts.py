@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from entropy_mcmc.diagnostics.distances import Contrast
 from entropy_mcmc.diagnostics.ess_rhat import Mixing
+from entropy_mcmc.diagnostics.expected_reading import integrator_of
 from entropy_mcmc.diagnostics.pair_temperature import COPIES, PairTemperature
 from entropy_mcmc.diagnostics.temperature_verdict import Verdict
-from entropy_mcmc.diagnostics.thermometer import RELAXED, Thermometer
+from entropy_mcmc.diagnostics.thermometer import Thermometer
+from entropy_mcmc.units import RELAXED
 
 if TYPE_CHECKING:
     from entropy_mcmc.diagnostics.diagnosis import RoleDiagnosis
@@ -46,14 +48,19 @@ def on_coupling(thermometer: Thermometer) -> list[Advice]:
     """About η: is the guide tied too tightly, or not given time?"""
     found = []
     peak = thermometer.peak_coupling
-    rules = {group["guide_update"] for group in thermometer.sampler.param_groups}
-    if peak > OSCILLATES and "euler" in rules:
+    if peak > OSCILLATES and _has_euler(thermometer):
         text = f"lr/(ηN) reached {peak:.2g}: above {OSCILLATES} θ and θ_a oscillate"
         change = 'raise η above 2·lr/N, lower lr, or use guide_update="exact"'
         found.append(Advice("warning", text, change))
     if not thermometer.readings:
         found.append(_no_reading(thermometer))
     return found
+
+
+def _has_euler(thermometer: Thermometer) -> bool:
+    """Whether a group moves both variables by Euler steps, which a tight coupling makes hotter."""
+    groups = thermometer.sampler.param_groups
+    return any(g["guide_update"] == "euler" == integrator_of(g) for g in groups)
 
 
 def _no_reading(thermometer: Thermometer) -> Advice:
@@ -69,11 +76,11 @@ def _no_reading(thermometer: Thermometer) -> Advice:
     factor = 1.1 * RELAXED / reached  # a tenth more, so that the rounded number is enough
     tight = thermometer.peak_coupling * factor > OSCILLATES
     smaller = f"divide η by {factor:.2g}"
-    if tight and any(g["guide_update"] == "euler" for g in thermometer.sampler.param_groups):
+    if tight and _has_euler(thermometer):
         smaller += ' with guide_update="exact" (the Euler rule would oscillate)'
     text = (
-        f"no temperature reading: the noisy part lasted Σ 2·lr/(ηN) = {reached:.2g}, and θ_a needs "
-        f"{RELAXED:g} to forget its start"
+        f"no temperature reading: the noisy part lasted Σ 2·lr/((1−μ)ηN) = {reached:.2g}, and "
+        f"θ_a needs {RELAXED:g} to forget its start"
     )
     change = (
         f"{smaller}, or make the noisy part longer (a smaller burn_in, more steps) or its lr larger"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ LARGEST = 10_000_000
 def main(argv: Sequence[str]) -> int:
     """Parse, write the page, print its path."""
     options = make_parser().parse_args(argv)
-    path = write_report(
+    path, lost = make_report(
         options.runs,
         output=options.output,
         flatness=options.flatness,
@@ -31,7 +32,9 @@ def main(argv: Sequence[str]) -> int:
         trust=trust_of(vars(options), ["report", *argv]),
     )
     print(f"report: {path.resolve()}")
-    return 0
+    for words in lost:
+        print(f"emcmc: error: the page has no predictions: {words}", file=sys.stderr)
+    return 1 if lost else 0
 
 
 def make_parser() -> ArgumentParser:
@@ -62,6 +65,31 @@ def write_report(
 ) -> Path:
     """Write the page of one run, or the comparison of several, and return its path.
 
+    As `make_report`; files that are missing are said on the page alone.
+    """
+    return make_report(
+        runs,
+        output=output,
+        flatness=flatness,
+        rows=rows,
+        device=device,
+        trust=trust,
+        loaded=loaded,
+    )[0]
+
+
+def make_report(
+    runs: Sequence[str | Path],
+    *,
+    output: str | Path | None = None,
+    flatness: str | Path | None = None,
+    rows: int = ROWS,
+    device: str = "cpu",
+    trust: Trust = NOTHING,
+    loaded: Run | None = None,
+) -> tuple[Path, list[str]]:
+    """Write the page of one run, or the comparison of several.
+
     Args:
         runs: Run folders.
         output: File to write; `report.html` in the first run folder by default.
@@ -70,12 +98,18 @@ def write_report(
         device: Where to predict.
         trust: Functions of other modules that the runs may name.
         loaded: The first run, where it is loaded already: its predictions are not made again.
+
+    Returns:
+        The page's path, and a message for each run without predictions because files of it are
+        missing or damaged: the page is then made of what is left.
     """
     from entropy_mcmc.posterior.atomic_files import atomic
     from entropy_mcmc.report.run_data import collect
     from entropy_mcmc.run.checkpoint import explained
+    from entropy_mcmc.run.devices import check_device
 
     check_count("rows", rows)
+    check_device(device)
     folders = [Path(run) for run in runs]
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError(f"runs must be different folders, got {', '.join(map(str, folders))}")
@@ -100,7 +134,7 @@ def write_report(
         )
     with explained(target.parent), atomic(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return target
+    return target, [run.why for run in found if run.lost]
 
 
 def _page(runs: list[RunData]) -> str:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from entropy_mcmc import metrics
+from entropy_mcmc.report.best import (
+    ROWS,
+    auroc_draws,
+    decided_best,
+    ece_draws,
+    resampled_error,
+    row_error,
+)
+from entropy_mcmc.report.difference import Difference, nll_difference
 from entropy_mcmc.report.figures import learning, ood, quality, regression
-from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, notice, piece
-from entropy_mcmc.report.labels import METRICS, arrow, method_name
+from entropy_mcmc.report.labels import arrow, method_name
 from entropy_mcmc.report.predictions import Classified, Regressed
 from entropy_mcmc.report.run_data import Flatness, RunData
-from entropy_mcmc.report.scores import Member, gap, whole
+from entropy_mcmc.report.scores import whole
 from entropy_mcmc.report.sections import cell, detection
+from entropy_mcmc.report.seeds import nll_over_seeds, over_seeds
 from entropy_mcmc.report.settings import differences_table
 
 COLUMNS = ("accuracy", "rmse", "nll", "ece", "coverage", "auroc")
@@ -44,23 +53,49 @@ def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section 
 
 
 def overview_section(runs: Sequence[RunData]) -> Section:
-    """Scores of every run, the best of each column marked, and who leads."""
+    """Scores of every run, the best of a column marked where it is decided, and who leads."""
     scores = [_scores(run) for run in runs]
     columns = [name for name in COLUMNS if any(name in own for own in scores)]
+    repeated = over_seeds(runs, scores, columns)
+    # Rows decide nothing between settings that have several seeds: the second table is for these.
+    best = _best(runs, scores, columns) if _comparable(runs) and repeated is None else {}
     rows = []
-    for run, own in zip(runs, scores, strict=True):
-        cells = [_marked(name, own.get(name), [s.get(name) for s in scores]) for name in columns]
-        severity = (run.diagnostics or {}).get("severity", "–")
+    for i, (run, own) in enumerate(zip(runs, scores, strict=True)):
+        cells = [_marked(name, own.get(name), best.get(name) == i) for name in columns]
+        severity = (run.diagnostics or {}).get("severity", "not made")
         rows.append([run.name, method_name(run.method), len(run.samples), *cells, severity])
     head = ["run", "method", "networks", *map(arrow, columns), "diagnostics"]
     table = Table("Scores of the whole posterior of each run", head, rows, range(len(runs)))
     named = [(run.name, method_name(run.method)) for run in runs]
-    content: list[object] = [piece("switches", named), table, *map(notice, _remarks(runs))]
-    lead = (
-        "Every row is one run; the best value of a column is marked, the notes say whether the "
-        "lead is clear."
-    ) + (" AUROC: OOD inputs detected, mean over the sets." if "auroc" in columns else "")
+    content: list[object] = [
+        piece("switches", named),
+        table,
+        *([] if repeated is None else [repeated]),
+        *map(notice, _remarks(runs, scores)),
+    ]
+    marks = (
+        " “best” marks a value only where the test rows decide it against every other run (95 %)."
+    )
+    lead = f"Every row is one run.{marks if repeated is None else ''}" + (
+        " AUROC: OOD inputs detected, mean over the sets." if "auroc" in columns else ""
+    )
     return Section("overview", "At a glance", lead, content)
+
+
+def _best(
+    runs: Sequence[RunData], scores: Sequence[dict[str, float]], columns: Sequence[str]
+) -> dict[str, int | None]:
+    """The run with the decided best value of each column."""
+    members = [whole(run) for run in runs]
+    found = {}
+    for name in columns:
+        if name in ROWS:
+            error = row_error(members, name)
+        else:
+            draws = {"ece": ece_draws, "auroc": auroc_draws}.get(name, lambda _: None)
+            error = resampled_error([draws(run.predicted) for run in runs])
+        found[name] = decided_best(name, [own.get(name) for own in scores], error)
+    return found
 
 
 def _scores(run: RunData) -> dict[str, float]:
@@ -70,23 +105,27 @@ def _scores(run: RunData) -> dict[str, float]:
     return {**own, **({"auroc": float(np.mean(list(areas.values())))} if areas else {})}
 
 
-def _marked(name: str, value: float | None, all_values: Sequence[float | None]) -> object:
-    known = [v for v in all_values if v is not None]
-    better = METRICS[name][1]
-    pick: dict[str, Callable[[list[float]], float]] = {"higher": max, "lower": min}
-    if value is None or len(known) < 2 or better not in pick or value != pick[better](known):
+def _marked(name: str, value: float | None, best: bool) -> object:
+    if not best:
         return cell(name, value)
     return Markup('<strong class="best">{} <span>best</span></strong>').format(cell(name, value))
 
 
-def _remarks(runs: Sequence[RunData]) -> list[str]:
+def _comparable(runs: Sequence[RunData]) -> bool:
+    """Whether all runs predict the same rows of the same data."""
+    targets = [run.predicted.targets for run in runs if run.predicted is not None]
+    same = all(np.array_equal(targets[0], other) for other in targets[1:])
+    return same and len({_data_key(run) for run in runs}) == 1
+
+
+def _remarks(runs: Sequence[RunData], scores: Sequence[dict[str, float]]) -> list[str]:
     said = []
-    if len({_data_key(run) for run in runs}) > 1:
+    if not _comparable(runs):
         said.append(
             "The runs do not share their data, so that their scores cannot be compared directly."
         )
     else:
-        said += _leader(runs)
+        said += _leader(runs, scores)
     budgets = {run.name: _gradients(run) for run in runs}
     if len(set(budgets.values())) > 1:
         words = "; ".join(f"{name} {count:,}" for name, count in budgets.items())
@@ -104,20 +143,24 @@ def _gradients(run: RunData) -> int:
     return sum(int(event.get("gradients") or event["step"]) for event in last)
 
 
-def _leader(runs: Sequence[RunData]) -> list[str]:
-    """Which run has the best NLL, and whether the next one is clearly behind."""
-    scored: list[tuple[str, Member]] = [
-        (run.name, one) for run in runs if (one := whole(run)) is not None
-    ]
-    ranked = sorted(scored, key=lambda pair: pair[1].scores[MAIN])
-    if len(ranked) < 2 or len(ranked[0][1].losses) != len(ranked[1][1].losses):
+def _leader(runs: Sequence[RunData], scores: Sequence[dict[str, float]]) -> list[str]:
+    """Which run, or setting of several seeds, has the best NLL, and whether that is decided."""
+    repeated = nll_over_seeds(runs, scores)
+    if repeated is not None:
+        return [_ranked(*repeated, "seeds")]
+    scored = [(run.name, one) for run in runs if (one := whole(run)) is not None]
+    order = sorted(scored, key=lambda pair: pair[1].scores[MAIN])
+    if len(order) < 2:
         return []
-    (first, a), (second, b) = ranked[:2]
-    away = gap(b.losses, a.losses)
-    how = f"{number(away.value, 2)} ± {number(away.error, 2)} nats, paired over test rows"
-    if away.clear:
-        return [f"{first} has the best NLL, clearly ahead of {second} ({how})."]
-    return [f"{first} has the best NLL, but {second} is within the error ({how})."]
+    (first, a), (second, b) = order[:2]
+    away = nll_difference(a.rows[MAIN], b.rows[MAIN])
+    hint = " Test rows tell nothing of other seeds: compare several."
+    return [_ranked(first, second, away, "test rows") + hint]
+
+
+def _ranked(first: str, second: str, away: Difference, over: str) -> str:
+    word = "It is ahead of" if away.kind == "better" else "Against"
+    return f"{first} has the lowest NLL. {word} {second}: {away}; paired over {over}."
 
 
 def settings_section(runs: Sequence[RunData]) -> Section:

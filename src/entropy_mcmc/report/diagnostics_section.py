@@ -21,7 +21,7 @@ def diagnostics_section(run: RunData) -> Section | None:
     found = run.diagnostics
     if found is None:
         return None
-    advice = _tables(found.get("advice"))
+    advice = _merged(_tables(found.get("advice")))
     grave = [entry for entry in advice if entry.get("severity") != "note"]
     notes = [entry for entry in advice if entry.get("severity") == "note"]
     content: list[object] = [
@@ -35,15 +35,47 @@ def diagnostics_section(run: RunData) -> Section | None:
     figure = thermometer_figure(run)
     content += [figure] if figure else []
     words = {
-        "ok": "Nothing speaks against these samples.",
+        "ok": "Nothing that was checked speaks against these samples.",
         "note": "Nothing grave; the notes say what to keep in mind.",
         "warning": "Something deserves a look before these samples are used.",
         "problem": "These samples should not be used as they are.",
     }
-    lead = words.get(str(found.get("severity")), "") + (
-        " Checked: is the chain at its temperature, do its cycles agree, are its samples different?"
-    )
-    return Section("diagnostics", "Diagnostics", lead, content)
+    lead = words.get(str(found.get("severity")), "") if advice else ""
+    return Section("diagnostics", "Diagnostics", f"{lead} {_checked(found)}".strip(), content)
+
+
+def _checked(found: dict[str, Any]) -> str:
+    """Which questions were answered, and which could not be."""
+    entries = _tables(found.get("roles"))
+    compared = [a for entry in entries for a in _tables(entry.get("agreements"))]
+    questions = {
+        "whether the chain is at its temperature": bool(
+            found.get("measured") or found.get("theta_temperature")
+        ),
+        "whether its cycles or chains agree": any(a.get("verdict") != "too few" for a in compared),
+        "whether its samples differ": any(
+            _distance(part, "within")(entry) is not None
+            for entry in entries
+            for part in ("weights", "predictions")
+        ),
+    }
+    sides = {word: [q for q, done in questions.items() if done is kind]
+             for word, kind in (("Checked", True), ("Not checked", False))}  # fmt: skip
+    return " ".join(f"{word}: {', '.join(own)}." for word, own in sides.items() if own)
+
+
+def _merged(advice: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Findings with the same remedy as one, each said once."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for entry in advice:
+        key = str(entry.get("severity")), str(entry.get("change") or "")
+        texts = groups.setdefault(key if key[1] else (key[0], f"\0{len(groups)}"), [])
+        if str(entry.get("text", "")) not in texts:
+            texts.append(str(entry.get("text", "")))
+    return [
+        {"severity": severity, "text": "; ".join(texts), "change": change.partition("\0")[0]}
+        for (severity, change), texts in groups.items()
+    ]
 
 
 def _tables(value: object) -> list[dict[str, Any]]:

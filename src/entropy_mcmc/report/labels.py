@@ -20,6 +20,8 @@ SETTINGS = (
     ("sampler.eta", "Coupling η", "variance of θ_a around θ at T = 1; smaller ties tighter"),
     ("sampler.weight_decay", "Weight decay λ", "the prior is N(0, 1/(λN))"),
     ("sampler.prior_variance", "Prior variance", "of each weight, instead of the weight decay"),
+    ("sampler.bias_variance", "Prior variance of biases", "infinite is no prior"),
+    ("sampler.norm_variance", "Prior variance of norm layers", "infinite is no prior"),
     ("sampler.momentum", "Momentum", "0 is none"),
     ("seed", "Seed", "fixes weights, batches and noise"),
 )
@@ -58,7 +60,7 @@ METRICS = {
     "auroc": (
         "AUROC",
         "higher",
-        "Probability that a OOD input has a higher entropy than a known one; 0.5 is chance.",
+        "Probability that an OOD input has a higher entropy than a known one; 0.5 is chance.",
     ),
     "fpr95": (
         "FPR95",
@@ -71,7 +73,7 @@ SHARES = ("accuracy", "coverage", "fpr95")
 GLOSSARY = (
     (
         "Posterior",
-        "the law of the network's weights given data and prior. It is shown by samples: "
+        "the distribution of the network's weights given data and prior. It is shown by samples: "
         "networks that all fit the data and differ where the data do not decide.",
     ),
     (
@@ -94,6 +96,11 @@ GLOSSARY = (
         "ROC curve",
         "for every alarm threshold, the share of OOD inputs caught against the share "
         "of known inputs that raise a false alarm. Up and to the left is better.",
+    ),
+    (
+        "Effectively different networks",
+        "how many independent networks the average is worth: copies of one count once. It "
+        "compares the predictions of samples within a chain with those of different chains.",
     ),
     ("Effective sample size", "how many independent samples would be worth as much as these."),
     ("R-hat", "compares the spread between cycles with that within them; near 1 they agree."),

@@ -68,6 +68,18 @@
   system.addEventListener("change", name);
   name();
 
+  // A hint where a table is wider than its place.
+  const measure = () => {
+    for (const box of all(".table")) {
+      const inner = box.querySelector(".scroll");
+      box.classList.toggle("wider", inner.scrollWidth > inner.clientWidth + 1);
+    }
+  };
+  addEventListener("resize", measure);
+  document.addEventListener("toggle", measure, true);
+  document.addEventListener("click", () => requestAnimationFrame(measure));
+  measure();
+
   // Words under the pointer; the same numbers are in the tables.
   const tip = document.getElementById("tip");
   document.addEventListener("pointerover", (event) => {

@@ -43,7 +43,7 @@ def page(runs: Sequence[RunData]) -> str:
             data=" and ".join(dict.fromkeys(run.record.config.data.name for run in runs)),
             panels=panels,
             glossary=_glossary(runs),
-            folders=", ".join(str(run.folder) for run in runs),
+            folders=", ".join(run.name for run in runs),
             versions=_listed(str(run.record.machine.get("entropy_mcmc", "?")) for run in runs),
             style=_asset("style.css"),
             script=_asset("page.js"),

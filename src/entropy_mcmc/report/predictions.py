@@ -99,7 +99,9 @@ def unit(probs: npt.NDArray[Any]) -> Floats:
 def predict(run: Run, limit: int = ROWS) -> Predicted:
     """Every sample's prediction of at most `limit` test rows, chosen by a fixed shuffle."""
     if run.problem.test is None:
-        raise StateError(f"{run.folder} was made without test data, so nothing can be predicted")
+        raise StateError(
+            f"{run.folder.name} was made without test data, so nothing can be predicted"
+        )
     rows = test_rows(run, limit)
     predictions = run.predictions if limit == ROWS else predictions_of(run, limit)
     made = predictions.some(TEST)
@@ -110,8 +112,8 @@ def predict(run: Run, limit: int = ROWS) -> Predicted:
         return Classified(values.astype(np.float32), roles, rows, ood, notes)
     if values.ndim == 2:
         raise StateError(
-            f"the network of {run.folder} returns a mean without a variance, so that it has no "
-            "predictive distribution to show"
+            f"the network of {run.folder.name} returns a mean without a variance, so that it has "
+            "no predictive distribution to show"
         )
     wide = values.astype(np.float64)
     return Regressed(wide[..., 0], wide[..., 1], roles, rows)
@@ -127,7 +129,7 @@ def test_rows(run: Run, limit: int) -> Rows:
     try:
         raw, targets, total = first_rows(test, limit)
     except StateError as error:
-        raise StateError(f"{run.folder}: {error}") from error
+        raise StateError(f"{run.folder.name}: {error}") from error
     return Rows(torch.arange(len(targets)), targets.numpy(), raw, total)
 
 

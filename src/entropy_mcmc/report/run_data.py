@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import EntropyMCMCError, UntrustedError
+from entropy_mcmc.errors import (
+    DamagedFileError,
+    EntropyMCMCError,
+    MissingFileError,
+    UntrustedError,
+)
 from entropy_mcmc.evaluation.sets import ROWS
 from entropy_mcmc.posterior.atomic_files import is_regular, leaves
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
@@ -51,6 +56,7 @@ class RunData:
         diagnostics: Content of `diagnostics.json`, None where there is none.
         flatness: None where it was not measured.
         predicted: None where the model or the data cannot be had; `why` then says why.
+        lost: Whether that is because files of the run are missing or damaged.
         baseline: The SGD network beside it, if there is one.
     """
 
@@ -64,6 +70,7 @@ class RunData:
     flatness: Flatness | None
     predicted: Predicted | None
     why: str = ""
+    lost: bool = False
     baseline: RunData | None = None
 
     @property
@@ -109,7 +116,7 @@ def collect(
     record = folders.read_existing(folder)
     journal = Journal(folder)
     events = journal.events()
-    loaded, predicted, why = _predicted(folder, limit, device, trust, loaded)
+    loaded, predicted, error = _predicted(folder, limit, device, trust, loaded)
     inner = folder / BASELINE
     baseline = None
     if (inner / CONFIG).exists():
@@ -126,22 +133,31 @@ def collect(
         diagnostics=_json(folder / "diagnostics.json"),
         flatness=read_flatness(Path(flatness) if flatness else folder / FLATNESS),
         predicted=predicted,
-        why=why,
+        why="" if error is None else _without_paths(str(error), folder),
+        lost=isinstance(error, MissingFileError | DamagedFileError),
         baseline=baseline,
     )
 
 
 def _predicted(
     folder: Path, limit: int, device: str, trust: Trust, run: Run | None
-) -> tuple[Run | None, Predicted | None, str]:
+) -> tuple[Run | None, Predicted | None, EntropyMCMCError | None]:
     """The run, its predictions, and why there are none."""
     try:
         run = run or load_run(folder, device, trust)
-        return run, predict(run, limit), ""
+        return run, predict(run, limit), None
     except UntrustedError:
         raise
     except EntropyMCMCError as error:
-        return run, None, str(error)
+        return run, None, error
+
+
+def _without_paths(words: str, folder: Path) -> str:
+    """A message with the folder's name instead of where it is on this machine."""
+    for path in (folder.resolve(), folder.absolute(), folder):
+        if len(path.parts) > 1:
+            words = words.replace(str(path), path.name)
+    return words
 
 
 def _samples(folder: Path) -> tuple[Sample, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,50 +9,41 @@ import numpy.typing as npt
 
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation.scores import regression_scores
+from entropy_mcmc.report.difference import (
+    Difference,
+    accuracy_difference,
+    nll_difference,
+    rmse_difference,
+)
 from entropy_mcmc.report.predictions import Classified, Predicted, Regressed, unit
 from entropy_mcmc.report.run_data import RunData
 
 Floats = npt.NDArray[np.float64]
-CLEAR = 2.0  # standard errors of a paired difference above which it is called one
 WHOLE, THETA, GUIDE = "whole posterior", "θ only", "θ_a only"
 SINGLE, BASELINE = "one sample, on average", "baseline: one SGD network"
 
 
 @dataclass(frozen=True)
 class Member:
-    """Something that predicts, its scores, and the scores of each row for paired differences."""
+    """Something that predicts, its scores, and what each row adds to them, for paired differences.
+
+    `rows` has "nll" and "accuracy", or "nll", "coverage" and "squares" for a regression.
+    """
 
     name: str
     networks: int
     scores: dict[str, float]
-    hits: Floats
-    losses: Floats
+    rows: dict[str, Floats]
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A paired difference over test rows: value, standard error, and whether it is clear."""
-
-    value: float
-    error: float
-
-    @property
-    def clear(self) -> bool:
-        """More than two standard errors from 0."""
-        return abs(self.value) > CLEAR * self.error
-
-
-def gap(first: Floats, second: Floats) -> Gap:
-    """Mean of first − second over the rows, with its standard error.
-
-    >>> gap(np.ones(4), np.zeros(4)).value
-    1.0
-    """
-    with np.errstate(invalid="ignore"):
-        away = first - second
-    if not np.isfinite(away).all() or len(away) < 2:
-        return Gap(math.nan, math.nan)
-    return Gap(float(away.mean()), float(away.std(ddof=1) / math.sqrt(len(away))))
+def differences(ours: Member, other: Member) -> list[Difference]:
+    """Of NLL, and of accuracy or RMSE, paired over the rows."""
+    if len(ours.rows["nll"]) != len(other.rows["nll"]):
+        return []
+    found = [nll_difference(ours.rows["nll"], other.rows["nll"])]
+    if "squares" in ours.rows:
+        return [*found, rmse_difference(ours.rows["squares"], other.rows["squares"])]
+    return [*found, accuracy_difference(ours.rows["accuracy"], other.rows["accuracy"])]
 
 
 def members(run: RunData) -> list[Member]:
@@ -102,9 +92,8 @@ def _single(found: list[Member]) -> Member:
         for name in found[0].scores
         if name in shared
     }
-    hits = np.mean([one.hits for one in found], axis=0)
-    losses = np.mean([one.losses for one in found], axis=0)
-    return Member(SINGLE, 1, means, hits, losses)
+    rows = {name: np.mean([one.rows[name] for one in found], axis=0) for name in found[0].rows}
+    return Member(SINGLE, 1, means, rows)
 
 
 def _classify(predicted: Predicted, role: str, name: str) -> Member:
@@ -118,7 +107,8 @@ def _classified(name: str, networks: int, probs: Floats, targets: npt.NDArray[np
     with np.errstate(divide="ignore"):
         losses = -np.log(chosen)
     hits = (probs.argmax(1) == targets).astype(np.float64)
-    return Member(name, networks, metrics.summary(probs, targets), hits, losses)
+    rows = {"nll": losses, "accuracy": hits}
+    return Member(name, networks, metrics.summary(probs, targets), rows)
 
 
 def _regress(predicted: Predicted, role: str, name: str) -> Member:
@@ -132,7 +122,8 @@ def _regressed(name: str, networks: int, mean: Floats, variance: Floats, targets
     scores = regression_scores(mean, variance, targets)
     losses = 0.5 * (np.log(2 * np.pi * variance) + (targets - mean) ** 2 / variance)
     inside = (np.abs(targets - mean) <= 1.959963984540054 * std).astype(np.float64)
-    return Member(name, networks, scores, inside, losses)
+    rows = {"nll": losses, "coverage": inside, "squares": (targets - mean) ** 2}
+    return Member(name, networks, scores, rows)
 
 
 def roc(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:

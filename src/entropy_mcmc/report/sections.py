@@ -19,6 +19,8 @@ from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice, piece
 from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
+from entropy_mcmc.report.independent import effectively_different
+from entropy_mcmc.report.independent import tile as different_tile
 from entropy_mcmc.report.labels import SHARES, arrow
 from entropy_mcmc.report.predictions import Classified, Regressed
 from entropy_mcmc.report.run_data import RunData
@@ -94,6 +96,8 @@ def tiles(run: RunData, found: Sequence[Member]) -> Markup:
         beside = f"one SGD network: {fixed(base[name]['auroc'])}" if name in base else ""
         shown.append((f"{ood.ood_name(name)}, AUROC ↑", fixed(scores["auroc"]), beside))
     shown.append(("networks kept", str(len(run.samples)), ""))
+    told = effectively_different(run)
+    shown += [different_tile(told)] if told is not None else []
     return piece("definitions", "tiles", shown)
 
 
@@ -154,8 +158,8 @@ def scores_table(found: Sequence[Member]) -> Table:
 
 def _with_error(member: Member, name: str) -> str:
     value = cell(name, member.scores.get(name))
-    values = {"accuracy": member.hits, "nll": member.losses}.get(name)
-    if values is None or not np.isfinite(values).all() or len(values) < 2:
+    values = member.rows.get(name)
+    if values is None or name == "coverage" or not np.isfinite(values).all() or len(values) < 2:
         return value
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
     shown = f"{100 * error:.1f}" if name in SHARES else number(error, 2)

@@ -44,7 +44,7 @@ def setup_section(run: RunData) -> Section:
     rows.append(("Parameters", f"{problem.get('parameters', 0):,}", "numbers that are sampled"))
     rows.append(("Training rows N", f"{problem.get('rows', 0):,}", "the size of the data"))
     machine = [[name, written(value)] for name, value in run.record.machine.items()]
-    everything = [[name, written(value)] for name, value in flat.items()]
+    everything = [[name, written(value)] for name, value in flat.items() if name != "run_dir"]
     return Section(
         "setup",
         "What was run",

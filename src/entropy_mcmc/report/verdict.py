@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from entropy_mcmc.report.figures.svg import number, percent
+from entropy_mcmc.report.difference import ACCURACY, Difference
+from entropy_mcmc.report.figures.svg import fixed, number, percent
+from entropy_mcmc.report.independent import effectively_different, in_words
 from entropy_mcmc.report.labels import method_name
 from entropy_mcmc.report.predictions import Classified
 from entropy_mcmc.report.run_data import RunData
-from entropy_mcmc.report.scores import BASELINE, SINGLE, Floats, Gap, Member, gap
+from entropy_mcmc.report.scores import BASELINE, SINGLE, Floats, Member, differences
 
 HONEST, FAIR = 0.03, 0.08  # limits of ECE for the words
 SEVERITIES = ("ok", "note", "warning", "problem")
+RIVALS = {BASELINE: "one SGD network of the same gradient budget", SINGLE: "one of its samples"}
 
 
 def sentences(run: RunData, found: Sequence[Member]) -> list[str]:
@@ -20,9 +23,9 @@ def sentences(run: RunData, found: Sequence[Member]) -> list[str]:
     said = [_sampled(run)]
     if not found:
         return said
-    rows = len(found[0].hits)
+    rows = len(found[0].rows["nll"])
     if isinstance(run.predicted, Classified):
-        error = _spread(found[0].hits)
+        error = _spread(found[0].rows["accuracy"])
         said.append(
             f"The average of all {found[0].networks} is right on "
             f"{percent(found[0].scores['accuracy'])} of {rows:,} test rows "
@@ -35,11 +38,16 @@ def sentences(run: RunData, found: Sequence[Member]) -> list[str]:
             f"{rows:,} test rows, and its 95 % intervals hold "
             f"{percent(found[0].scores['coverage'])} of the true values."
         )
-    return said + [_against(found, name) for name in (BASELINE, SINGLE) if _has(found, name)]
+    told = effectively_different(run)
+    said += [in_words(told)] if told is not None else []
+    # The verdict itself has the first of them.
+    return said + [_against(found[0], rival) for rival in rivals(found)[1:]]
 
 
-def _has(found: Sequence[Member], name: str) -> bool:
-    return any(member.name == name for member in found)
+def rivals(found: Sequence[Member]) -> list[Member]:
+    """What the whole posterior must beat, the best in NLL first."""
+    there = [member for member in found if member.name in RIVALS]
+    return sorted(there, key=lambda member: member.scores["nll"])
 
 
 def _sampled(run: RunData) -> str:
@@ -71,62 +79,79 @@ def _honesty(predicted: Classified, member: Member) -> str:
     return f"its probabilities are {much} {side} (calibration error {number(ece)})"
 
 
-def _against(found: Sequence[Member], name: str) -> str:
-    other = next(member for member in found if member.name == name)
-    classify = "accuracy" in found[0].scores
-    told = _compare("NLL", gap(found[0].losses, other.losses))
-    if classify:
-        hits = gap(found[0].hits, other.hits)
-        sign = "higher" if hits.value > 0 else "lower"
-        words = f"{abs(100 * hits.value):.1f} ± {100 * hits.error:.1f} points"
-        first = f"accuracy is {sign} by {words}" if hits.clear else f"accuracy is alike ({words})"
-        told = f"{first}, {told}"
-    who = {BASELINE: "one SGD network of the same gradient budget", SINGLE: "its single samples"}
-    return f"Against {who[name]}: {told}."
-
-
-def _compare(what: str, difference: Gap) -> str:
-    value, error = difference.value, difference.error
-    if math.isnan(value):
-        return f"{what} is infinite for one of them"
-    words = f"{number(abs(value), 2)} ± {number(error, 2)} nats"
-    if not difference.clear:
-        return f"{what} is alike ({words} apart)"
-    return f"{what} is {'lower (better)' if value < 0 else 'higher (worse)'} by {words}"
+def _against(ours: Member, rival: Member) -> str:
+    told = "; ".join(str(difference) for difference in differences(ours, rival))
+    return f"Against {RIVALS[rival.name]}: {told} (± one standard error, paired over test rows)."
 
 
 def verdict(run: RunData, found: Sequence[Member]) -> tuple[str, str]:
-    """One line, and its severity."""
+    """One line, and its severity: "ok" only where the run beats its best rival."""
     if not found:
         return "Not judged: there are no predictions on test data.", "note"
-    parts, severity = [_quality(run, found)], "ok"
-    reference = BASELINE if _has(found, BASELINE) else SINGLE
-    if _has(found, reference):
-        other = next(member for member in found if member.name == reference)
-        names = {BASELINE: "one SGD network of the same budget", SINGLE: "its single samples"}
-        away = gap(found[0].losses, other.losses)
-        if away.clear:
-            better = away.value < 0
-            severity = "ok" if better else "warning"
-            parts.append(f"{'better' if better else 'worse'} in NLL than {names[reference]}")
-        else:
-            severity = "note"
-            parts.append(f"no clear difference in NLL from {names[reference]}")
+    severity, parts = "note", []
+    there = rivals(found)
+    if there:
+        judged = differences(found[0], there[0])
+        word, severity = _judged(judged)
+        rows = len(found[0].rows["nll"])
+        told = ", ".join(_scored(difference, found[0], there[0]) for difference in judged)
+        parts.append(f"{word} {RIVALS[there[0].name]}: {told}; paired over {rows:,} test rows")
+    else:
+        parts.append("Not compared: the run has no baseline (--output.baseline sgd makes one)")
+    parts.append(_quality(run, found))
     grave = str((run.diagnostics or {}).get("severity", "ok"))
     if grave in ("warning", "problem"):
-        parts.append(f"diagnostics show a {grave}")
+        parts.append(f"Diagnostics show a {grave}")
         severity = max(severity, grave, key=SEVERITIES.index)
-    line = "; ".join(parts)
-    return f"{line[0].upper()}{line[1:]}.", severity
+    return ". ".join(parts) + ".", severity
+
+
+def _scored(difference: Difference, ours: Member, rival: Member) -> str:
+    """A measure of both, and their difference."""
+    name = difference.measure.lower()
+    write = percent if difference.measure == ACCURACY else fixed
+    both = f"{write(ours.scores[name])} against {write(rival.scores[name])}"
+    return f"{difference.measure} {both} ({difference.amount})"
+
+
+def _judged(found: Sequence[Difference]) -> tuple[str, str]:
+    """Word and severity for the differences of NLL and of accuracy or RMSE.
+
+    Only a lower NLL, with nothing worse, is good news.
+    """
+    kinds = [difference.kind for difference in found]
+    main = kinds[0] if kinds else "open"
+    if "worse" in kinds and "better" in kinds:
+        return (
+            f"Better in {_which(found, 'better')}, worse in {_which(found, 'worse')} than",
+            "warning",
+        )
+    if "worse" in kinds:
+        return (
+            "Worse than" if main == "worse" else f"Worse in {_which(found, 'worse')} than",
+            "warning",
+        )
+    if main == "better":
+        return "Better than", "ok"
+    if "better" in kinds:
+        return f"Better only in {_which(found, 'better')} than", "note"
+    if set(kinds) == {"alike"}:
+        return "As good as", "note"
+    return "Not shown to be better than", "note"
+
+
+def _which(found: Sequence[Difference], kind: str) -> str:
+    return " and ".join(d.measure for d in found if d.kind == kind)
 
 
 def _quality(run: RunData, found: Sequence[Member]) -> str:
     if isinstance(run.predicted, Classified):
-        honest = found[0].scores["ece"] <= HONEST
-        trust = "well calibrated" if honest else "not well calibrated"
-        return f"{percent(found[0].scores['accuracy'])} right, {trust}"
+        ece = found[0].scores["ece"]
+        trust = "Well calibrated" if ece <= HONEST else "Not well calibrated"
+        return f"{trust} (ECE {number(ece)})"
     inside = found[0].scores["coverage"]
-    width = math.sqrt(0.95 * 0.05 / len(found[0].hits))
+    width = math.sqrt(0.95 * 0.05 / len(found[0].rows["nll"]))
+    told = f"Its 95 % intervals hold {percent(inside)} of the true values"
     if abs(inside - 0.95) <= 2 * width:
-        return "intervals hold what they promise"
-    return "intervals are too narrow" if inside < 0.95 else "intervals are too wide"
+        return told
+    return f"{told}: they are too {'narrow' if inside < 0.95 else 'wide'}"

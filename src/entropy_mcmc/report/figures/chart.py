@@ -26,6 +26,7 @@ class Series:
         slot: Which colour, dash and shape of the theme.
         error: Half-widths of error bars, or pairs (down, up).
         sizes: Radius of each point.
+        hollow: Which points are drawn as an outline; none by default.
         tips: Words for each point; made from the numbers by default.
         run: Number of the run in a comparison, for the switches of the page.
         dash: Which dash; that of the slot by default.
@@ -39,6 +40,7 @@ class Series:
     slot: int = 0
     error: Sequence[float | tuple[float, float]] | None = None
     sizes: Sequence[float] | None = None
+    hollow: Sequence[bool] | None = None
     tips: Sequence[str] | None = None
     run: int | None = None
     dash: int | None = None
@@ -208,13 +210,16 @@ def _points(frame: Frame, series: Series) -> str:
             parts.append(tag("line", x1=left, x2=left, y1=low, y2=high, class_="bar"))
         size = 4.0 if series.sizes is None else series.sizes[i]
         shape = SHAPES[series.slot % len(SHAPES)]
-        parts.append(point(left, frame.at_y(y), shape, tips[i], size))
+        hollow = series.hollow is not None and series.hollow[i]
+        parts.append(point(left, frame.at_y(y), shape, tips[i], size, hollow=hollow))
     return "".join(parts)
 
 
-def point(x: float, y: float, shape: str, tip: str, size: float = 4.0) -> str:
+def point(
+    x: float, y: float, shape: str, tip: str, size: float = 4.0, *, hollow: bool = False
+) -> str:
     """A mark with its words, which the page shows under the pointer."""
-    data = {"class_": "mark", "data_tip": tip}
+    data = {"class_": "mark hollow" if hollow else "mark", "data_tip": tip}
     if shape == "square":
         side = size * 0.88
         return tag("rect", x=x - side, y=y - side, width=2 * side, height=2 * side, **data)

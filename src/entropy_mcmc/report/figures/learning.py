@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from entropy_mcmc.report.figures.chart import Frame, Marks, Region, Series, chart
@@ -12,6 +13,7 @@ from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.run_data import RunData, chain_and_step
 
 POINTS = 180
+FEW = 3  # points that are drawn as marks
 WIDE, NARROW = 960.0, 420.0
 MOST_CYCLES = 60  # more would be a grey wall
 
@@ -37,7 +39,7 @@ def loss_figure(run: RunData) -> Figure | None:
             "training loss" if len(chains) == 1 else f"chain {chain + 1}",
             [float(e["step"]) for e in events],
             [e["loss"] for e in events],
-            "line",
+            _kind(events),
             slot,
             tips=[f"step {e['step']:,}: loss {number(e['loss'])}" for e in events],
             dash=0 if len(chains) == 1 else None,
@@ -54,7 +56,7 @@ def loss_figure(run: RunData) -> Figure | None:
         "Learning curve",
         "Mean training loss over the last logged steps"
         + (", on a logarithmic scale" if y.log else "")
-        + ". Dotted lines begin a new cycle: the learning rate jumps up and the loss with it.",
+        + f".{restarts_in_words(run)}",
         draw[0],
         _table(chains),
         series if len(series) > 1 else (),
@@ -64,9 +66,65 @@ def loss_figure(run: RunData) -> Figure | None:
     )
 
 
+def _kind(events: Sequence[Any]) -> str:
+    """Few points are drawn as such: a line of one would not be seen."""
+    return "line" if len(events) > FEW else "both"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The training loss around the beginning of a new cycle.
+
+    Attributes:
+        step: Where the cycle begins.
+        before: Last logged loss of the cycle before.
+        peak: Highest logged loss of the new cycle.
+        end: Its last one.
+    """
+
+    step: int
+    before: float
+    peak: float
+    end: float
+
+
+def restarts(run: RunData) -> list[Restart]:
+    """Restarts of all chains, as far as both cycles have logged losses."""
+    found = []
+    for events in run.losses().values():
+        cycles: dict[int, list[float]] = {}
+        for event in events:
+            cycles.setdefault(int(event["cycle"]), []).append(float(event["loss"]))
+        for k in range(1, run.record.cycles):
+            if k in cycles and k - 1 in cycles:
+                own = cycles[k]
+                found.append(
+                    Restart(k * run.record.cycle_steps, cycles[k - 1][-1], max(own), own[-1])
+                )
+    return found
+
+
+def restarts_in_words(run: RunData) -> str:
+    """What the restarts did to the loss, for the caption; nothing where there were none."""
+    found = restarts(run)
+    if not found:
+        return ""
+    said = " Dotted lines are restarts: the learning rate jumps up"
+    jumps = [one for one in found if one.peak > one.before]
+    if not jumps:
+        return f"{said}; at the logged steps the loss does not."
+    worst = max(jumps, key=lambda one: one.peak - one.before)
+    back = sum(one.end <= one.before for one in found)
+    return (
+        f"{said}, and the loss with it, at most from {number(worst.before)} to "
+        f"{number(worst.peak)}. It ends at or below the level before in {back} of {len(found)} "
+        "restarts."
+    )
+
+
 def _axes(run: RunData, series: Sequence[Series]) -> tuple[Axis, Axis]:
     values = [v for one in series for v in one.y]
-    log = min(values) > 0
+    log = min(values) > 0 and len(values) > 1
     end = max(_total(run), *(one.x[-1] for one in series))
     x = Axis("step (one mini-batch each)", 0.0, float(end))
     return x, Axis("training loss", *spanning(values, log=log), log=log)
@@ -132,7 +190,7 @@ def overlaid(runs: Sequence[RunData]) -> Figure | None:
     for i, run in enumerate(runs):
         events = thinned(run.losses().get(0, []), 120)
         xs, ys = [float(e.get("gradients", e["step"])) for e in events], [e["loss"] for e in events]
-        series += [Series(run.name, xs, ys, "line", i, run=i)] if events else []
+        series += [Series(run.name, xs, ys, _kind(events), i, run=i)] if events else []
     if not series:
         return None
     log = all(v > 0 for one in series for v in one.y)

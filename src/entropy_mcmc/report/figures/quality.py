@@ -18,6 +18,7 @@ from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, singles
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
+FEW = 20  # rows of a group below which its share of right answers says little
 SYMBOLS = {"theta": "θ", "guide": "θ_a"}
 
 
@@ -88,25 +89,33 @@ def reliability_figure(
         errors = [wilson(a, n) for _, a, n in bins]
         sizes = [2.5 + 5.5 * math.sqrt(n / bins[:, 2].sum()) for n in bins[:, 2]]
         tips = [
-            f"{name}: {int(n)} rows, {percent(c)} confident, {percent(a)} right" for c, a, n in bins
+            f"{name}: {int(n)} rows, {percent(c)} confident, {percent(a)} right"
+            + (" (few rows)" if n < FEW else "")
+            for c, a, n in bins
         ]
         xs, ys = bins[:, 0].tolist(), bins[:, 1].tolist()
         run = slot if runs else None
-        series.append(Series(name, xs, ys, "points", slot, errors, sizes, tips, run))
+        few = (bins[:, 2] < FEW).tolist()
+        series.append(Series(name, xs, ys, "points", slot, errors, sizes, few, tips, run))
         away = float(np.abs(bins[:, 0] - bins[:, 1]) @ bins[:, 2] / bins[:, 2].sum())
         words.append(f"{name}: calibration error {number(away)}")
-        rows += [[name, int(n), percent(c), percent(a)] for c, a, n in bins]
+        rows += [[name, _few(n), percent(c), percent(a)] for c, a, n in bins]
     share = Axis("confidence (probability of the chosen class)", 0.0, 1.0, write=share_tick)
     frame = Frame(share, Axis("share that is right", 0.0, 1.0, write=share_tick))
     return Figure(
         "Reliability diagram",
         "Rows grouped by confidence. On the dashed diagonal, 80 % sure means right in 80 % of "
         "cases; below it the model is overconfident. Larger marks hold more rows; bars are 68 % "
-        "intervals: small groups say little.",
+        "intervals.",
         chart(frame, series[::-1], "Reliability. " + "; ".join(words), Marks(reference=DIAGONAL)),
         Table("Reliability", ["model", "rows", "mean confidence", "right"], rows),
         series,
+        [("hollow-key", f"outlined: fewer than {FEW} rows, which say little")],
     )
+
+
+def _few(rows: float) -> str:
+    return f"{int(rows)} (few)" if rows < FEW else str(int(rows))
 
 
 def wilson(share: float, count: float, z: float = 1.0) -> tuple[float, float]:
