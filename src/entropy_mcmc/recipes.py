@@ -20,16 +20,23 @@ roles           theta       the guide carries √(ηT) of noise: θ predicts bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from entropy_mcmc.errors import ConfigError, check_count, check_positive
+from entropy_mcmc.priors import Model, mean_fan_in, prior_groups
 from entropy_mcmc.units import eta_of_horizon, horizon, weight_decay
 
-__all__ = ["Recipe", "adapters", "from_scratch", "from_trained", "mean_fan_in", "short_chains"]
+__all__ = [
+    "Recipe",
+    "adapters",
+    "from_scratch",
+    "from_trained",
+    "mean_fan_in",
+    "prior_groups",
+    "short_chains",
+]
 
 SGD_LR = 0.05  # with momentum 0.9, for the mean loss
 FAN_IN_VARIANCE = 20.0  # prior variance × mean fan-in
@@ -37,14 +44,6 @@ HORIZON = 0.2  # ηN/lr as a part of a chain's steps
 LEAST_HORIZON = 4.0  # steps; below 2 the pair oscillates
 LEAST_STEPS = 100  # of a chain; with fewer the cosine has no time to learn
 TUNED_LR = 0.02  # SGD's, where a trained network must keep its basin
-
-
-class Model(Protocol):
-    """Anything with parameters, such as a `torch.nn.Module`."""
-
-    def parameters(self) -> Iterable[Tensor]:
-        """Tensors to sample."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -272,27 +271,13 @@ def adapters(
 
 def prior(model: Model, num_data: int, unit: float = 1.0) -> tuple[float, str]:
     """Prior variance of every weight from the mean fan-in, and the reason in words."""
-    fan_in = mean_fan_in(model)
+    fan_in = mean_fan_in(model) or FAN_IN_VARIANCE
     variance = float(f"{FAN_IN_VARIANCE / fan_in:.3g}")
     decay = weight_decay(variance, num_data) * unit
     return variance, (
         f"{FAN_IN_VARIANCE:g} over the mean fan-in of {fan_in:.3g}, whatever N; "
         f"weight decay {decay:.2g}"
     )
-
-
-def mean_fan_in(model: Model) -> float:
-    """Inputs of a unit, averaged over all weights; biases and scales of norms do not count.
-
-    >>> import torch
-    >>> mean_fan_in(torch.nn.Conv2d(16, 32, 3))
-    144.0
-    """
-    weights = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
-    total = sum(p.numel() for p in weights)
-    if not total:
-        return FAN_IN_VARIANCE
-    return sum(p.numel() * (p.numel() / p.shape[0]) for p in weights) / total
 
 
 def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
