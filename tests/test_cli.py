@@ -25,13 +25,13 @@ def printed(capsys, *arguments):
 def test_the_first_help_names_every_command(capsys, arguments):
     text = printed(capsys, *arguments)
     assert len(text.splitlines()) < 25
-    for command in ("sample", "evaluate", "predict", "flatness", "report", "reproduce"):
+    for command in ("sample", "tune", "evaluate", "predict", "flatness", "report", "reproduce"):
         assert f"\n  {command} " in text
     assert "example: emcmc" in text
 
 
 @pytest.mark.parametrize(
-    "command", ["sample", "evaluate", "predict", "flatness", "report", "reproduce"]
+    "command", ["sample", "tune", "evaluate", "predict", "flatness", "report", "reproduce"]
 )
 def test_help_of_a_command_is_short_and_has_an_example(capsys, command):
     with contextlib.suppress(SystemExit):  # argparse ends the process after its help
@@ -85,7 +85,7 @@ def test_completion_names_the_shells(capsys):
         main(["--completion", "tcsh"])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"], ["tune", "--help"]])
 def test_modules_of_the_help_do_not_need_torch(arguments):
     code = f"""
 import sys

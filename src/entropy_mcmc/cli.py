@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import (  # type: ignore[attr-defined]
-    ActionConfigFile,
-    ArgumentParser,
-)
-
 from entropy_mcmc import __version__, usage
 from entropy_mcmc.errors import EntropyMCMCError
-from entropy_mcmc.run.config import RunConfig, from_dict, leaves
-from entropy_mcmc.run.config_file import dump, in_run_folder, parse, read_config
+from entropy_mcmc.parsers import FOREIGN, make_parser, option_words
+from entropy_mcmc.run.config import RunConfig, from_dict
+from entropy_mcmc.run.config_file import NAME as CONFIG
+from entropy_mcmc.run.config_file import TUNING, dump, in_run_folder, read_config
 from entropy_mcmc.run.trust import (
     Trust,
     accept,
-    add_trust_options,
     functions,
     given_by_user,
     trust_of,
 )
+from entropy_mcmc.tuning.options import TuneConfig
 
 if TYPE_CHECKING:
     from entropy_mcmc.run.runner import Run
-
-# Commands with a parser of their own: the module whose `main(argv) -> int` runs them.
-FOREIGN = {
-    "report": ("entropy_mcmc.report.command", "tables, figures and report.html of a run"),
-    "reproduce": ("entropy_mcmc.reproduce", "tables and figures of the paper; needs a clone"),
-}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,8 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[0] in FOREIGN:
         module = importlib.import_module(FOREIGN[arguments[0]][0])
         return guarded(lambda: module.main(arguments[1:]))
-    if arguments[0] == "sample":
-        return guarded(lambda: _sample_command(arguments))
+    if arguments[0] in ("sample", "tune"):
+        command = _sample_command if arguments[0] == "sample" else _tune_command
+        return guarded(lambda: command(arguments))
     return guarded(lambda: _read_command(arguments))
 
 
@@ -66,14 +60,6 @@ def _answer(arguments: list[str]) -> str | None:
 
         return f"{shtab.complete(make_parser(), shell)}\n"
     return usage.short_help(arguments, option_words)
-
-
-def option_words(command: str) -> dict[str, str]:
-    """Help text of each flag of a command, from its parser."""
-    parsers = {"sample": _sample, "evaluate": _evaluate, "predict": _predict, "flatness": _flatness}
-    if command not in parsers:
-        return {}
-    return {flag: a.help or "" for a in parsers[command]()._actions for flag in a.option_strings}
 
 
 def with_config_files(arguments: list[str]) -> tuple[list[str], list[str], list[Path]]:
@@ -124,128 +110,52 @@ def guarded(command: Callable[[], object]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def make_parser() -> Any:
-    """The parser of all commands."""
-    parser = ArgumentParser(
-        prog="emcmc",
-        allow_abbrev=False,
-        description="Sample neural networks from flat basins.",
-    )
-    commands = parser.add_subcommands(required=True, dest="command")
-    commands.add_subcommand("sample", _sample(), help="sample a posterior, or go on with a run")
-    commands.add_subcommand("evaluate", _evaluate(), help="metrics of a run, also on other data")
-    commands.add_subcommand("predict", _predict(), help="predict the rows of a file")
-    commands.add_subcommand("flatness", _flatness(), help="how flat the loss is around samples")
-    for name, (_, text) in FOREIGN.items():
-        commands.add_subcommand(name, ArgumentParser(), help=text)
-    return parser
-
-
-def _sample() -> Any:
-    parser = ArgumentParser(
-        allow_abbrev=False,
-        usage="emcmc sample [options]",
-        description="Sample a posterior. Without options: the embedded digits, in about a minute. "
-        "Killed at any moment, the same command goes on.",
-    )
-    parser.add_argument(
-        "--config", action=ActionConfigFile, help="YAML file of options, or imagenet"
-    )
-    for name, kind, default, text in leaves():
-        # jsonargparse would import the classes that values of type Any name.
-        kind = table if name.endswith(".options") else kind
-        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
-    parser.add_argument(
-        "--more-cycles", type=int | None, default=None, help="extend a finished run by this many"
-    )
-    parser.add_argument(
-        "--override", action="store_true", help="go on with other versions or threads"
-    )
-    parser.add_argument(
-        "--trust", action="store_true", help="import what a config in a run folder names"
-    )
-    return parser
-
-
-def table(value: Any) -> dict[str, Any]:
-    """Options of a model or data set: a table as it is, or as YAML.
-
-    >>> table("{limit: 100}")
-    {'limit': 100}
-    """
-    content = parse(value) if isinstance(value, str) else value
-    if not isinstance(content, dict):
-        raise ValueError(f"must be a table such as {{limit: 100}}, got {value!r}")
-    return content
-
-
-def _evaluate() -> Any:
-    parser = ArgumentParser(
-        allow_abbrev=False, description="Metrics on test, out-of-distribution and corrupted data."
-    )
-    parser.add_argument("run", type=str, help="run folder")
-    parser.add_argument(
-        "--corruptions", type=list[str], default=["all"], help="types, [all] or [none]"
-    )
-    parser.add_argument("--device", type=str, default="cpu", help="where to predict")
-    add_trust_options(parser, type=str | None)
-    return parser
-
-
-def _predict() -> Any:
-    parser = ArgumentParser(
-        allow_abbrev=False,
-        description="Class probabilities, entropy and mutual information; or mean and std.",
-    )
-    parser.add_argument("run", type=str, help="run folder")
-    parser.add_argument("input", type=str, help=".npz (array x) or .csv (a row per input)")
-    parser.add_argument("-o", "--output", type=str, required=True, help=".npz or .csv to write")
-    parser.add_argument("--batch_size", type=int, default=256, help="rows at a time")
-    parser.add_argument("--device", type=str, default="cpu", help="where to predict")
-    add_trust_options(parser, type=str | None)
-    return parser
-
-
-def _flatness() -> Any:
-    parser = ArgumentParser(
-        allow_abbrev=False,
-        description="Fisher, Hessian, sharpness, interpolation and local learning coefficient "
-        "of the last θ and guide of runs.",
-    )
-    parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
-    parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
-    parser.add_argument("-o", "--output", type=str | None, default=None, help="folder to write")
-    parser.add_argument(
-        "--surface", action="store_true", help="also draw the loss on a plane through three samples"
-    )
-    parser.add_argument(
-        "--learning_steps",
-        type=int,
-        default=800,
-        help="steps per chain of the local learning coefficient; 0 leaves it out",
-    )
-    parser.add_argument(
-        "--localisation", type=float, default=200.0, help="of the local learning coefficient"
-    )
-    parser.add_argument("--device", type=str, default="cpu", help="where to compute")
-    add_trust_options(parser, type=str | None)
-    return parser
-
-
 def _sample_command(arguments: list[str]) -> None:
-    """`emcmc sample`: what a config of a run folder names must be allowed by the user."""
-    every, own, received = with_config_files(arguments)
-    options = _parsed(every)
-    more, override, everything = (options.pop(n) for n in ("more_cycles", "override", "trust"))
-    config = from_dict(options)
-    if received:
-        user = _parsed(own)
-        names = functions(from_dict({n: v for n, v in user.items() if n in options}))
-        trust = Trust(frozenset(names.values()), everything, tuple(arguments))
-        accept(config, trust, received[-1])
+    """`emcmc sample`."""
+    config, others = _run_config(arguments)
+    _greet(config, Path(config.folder), CONFIG)
     from entropy_mcmc.run import commands
 
-    _write_page(config, commands.sample_command(config, more, override))
+    done = commands.sample_command(config, others["more_cycles"], others["override"])
+    _write_page(config, done)
+
+
+def _tune_command(arguments: list[str]) -> None:
+    """`emcmc tune`."""
+    config, others = _run_config(arguments)
+    override = others.pop("override")
+    options = TuneConfig(**others)
+    _greet(config, Path(options.folder(config)), TUNING)
+    from entropy_mcmc.tuning.command import tune_command
+
+    tune_command(config, options, override)
+
+
+def _run_config(arguments: list[str]) -> tuple[RunConfig, dict[str, Any]]:
+    """The run that is meant, and the command's other options.
+
+    What a config of a run folder names must be allowed by the user.
+    """
+    every, own, received = with_config_files(arguments)
+    options = _parsed(every)
+    names = {entry.name for entry in fields(RunConfig)}
+    config = from_dict({name: options.pop(name) for name in names})
+    everything = options.pop("trust")
+    if received:
+        user = _parsed(own)
+        allowed = functions(from_dict({name: user[name] for name in names}))
+        trust = Trust(frozenset(allowed.values()), everything, tuple(arguments))
+        accept(config, trust, received[-1])
+    return config, options
+
+
+def _greet(config: RunConfig, folder: Path, name: str) -> None:
+    """Say at once what will be done, or goes on if the folder has the file: torch takes seconds."""
+    first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+    if config.output.progress and first:
+        what = f"{config.method} on {config.data.name}"
+        begun = "goes on" if (folder / name).exists() else "starts"
+        print(f"{what}: {begun} in {folder}", file=sys.stderr)
 
 
 def _read_command(arguments: list[str]) -> None:

@@ -15,6 +15,7 @@ usage: emcmc COMMAND …
 Sample neural networks from flat basins.
 
   sample      sample a posterior, or go on with a run
+  tune        choose lr, prior variance, T and the like for it
   evaluate    metrics of a run, also on other and corrupted data
   predict     predict the rows of a file
   flatness    how flat the loss is around samples
@@ -55,6 +56,27 @@ COMMANDS = {
             ("--more-cycles", "K"),
         ),
         "emcmc sample --data.name cifar10 --model.name resnet18 --schedule.epochs 200",
+    ),
+    "tune": Summary(
+        "emcmc tune [options]",
+        "Choose lr, prior variance, T and the like by the NLL of rows held out of the training "
+        "data, for any method, and your own model, data and loss. It takes all options of emcmc "
+        "sample; what you give is kept, what you leave open is chosen. Prints a table; the "
+        "folder has a picture and chosen.yaml for emcmc sample --config. Killed at any moment, "
+        "the same command goes on and finds the same.",
+        (
+            ("--trials", "N"),
+            ("--workers", "N"),
+            ("--validation", "PART"),
+            ("--search", "[NAMES]"),
+            ("--ranges", "TABLE"),
+            ("--tune_dir", "FOLDER"),
+            ("--method", "NAME"),
+            ("--data.name", "NAME"),
+            ("--model.name", "NAME"),
+            ("--schedule.epochs", "N"),
+        ),
+        "emcmc tune --data.name mine:load --model.name mine:network --schedule.epochs 48",
     ),
     "evaluate": Summary(
         "emcmc evaluate RUN [options]",

@@ -193,6 +193,35 @@ def test_a_too_large_lr_is_found(tmp_path, method, lr, factor):
     assert ("divide lr by" in said.change) == (factor > 1)
 
 
+def no_loss(output, target):
+    """The posterior is the prior."""
+    return 0 * output.sum()
+
+
+@pytest.mark.parametrize("prior", [{"prior_variance": 0.01}, {"weight_decay": 1.0}])
+def test_a_prior_is_part_of_the_energy_however_it_is_stated(tmp_path, prior):
+    """T/(1 − lr·λ/2) = 1.053 with λ = 1, from the prior alone; ± 4 standard errors."""
+    posterior = sample(
+        Vector(), (torch.zeros(100, 1), torch.zeros(100, 1)), method="sgld", loss=no_loss,
+        likelihood="classification", run_dir=tmp_path / "a", lr=0.1, temperature=1.0, **prior,
+        epochs=80, batch_size=20, kind="constant", cycles=1, burn_in=0.2, samples_per_cycle=8,
+    )  # fmt: skip
+    reading = posterior.diagnosis.theta_temperature.reading
+    assert abs(reading.value - 1 / 0.95) < 4 * reading.error
+
+
+def test_n_may_be_stated(tmp_path):
+    """Five tokens in each of 100 rows: the chain is that of N = 500."""
+    options = {"num_data": 500, "epochs": 4, "batch_size": 20, "cycles": 1, "samples_per_cycle": 1}
+    posterior = sample(
+        Vector(), (torch.zeros(100, 1), torch.zeros(100, 1)), method="sgld", loss=quadratic,
+        likelihood="classification", run_dir=tmp_path / "a", **options,
+    )  # fmt: skip
+    (meta,) = (posterior.path / "checkpoint" / "chain-0").glob("*.json")
+    (group,) = json.loads(meta.read_text(encoding="utf-8"))["numbers"]["groups"]
+    assert group["num_data"] == 500
+
+
 def test_sample_gives_the_diagnosis_of_the_command(tmp_path, capsys):
     """From the same finished run; printed only with progress."""
     x, y = tiny_data()[0]

@@ -1,12 +1,21 @@
 """Hyper-parameters of a run: which options a method has, and the prior by its variance."""
 
+import math
+
 import pytest
 import torch
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import METHODS, from_dict
 from entropy_mcmc.run.methods import METHODS as METHOD_TABLE
-from entropy_mcmc.run.methods import build, choose_eta, fill, gradients_per_step
+from entropy_mcmc.run.methods import (
+    build,
+    choose_eta,
+    fill,
+    gradients_per_step,
+    parameter_groups,
+    weight_decays,
+)
 
 every = pytest.mark.parametrize("method", METHODS)
 
@@ -25,6 +34,30 @@ def test_a_prior_variance_reaches_the_sampler(method):
     assert config.sampler.weight_decay is None
     assert built(config).param_groups[0]["weight_decay"] == pytest.approx(0.01)
     assert built(resolved(method)).param_groups[0]["weight_decay"] == 5e-4
+
+
+@every
+def test_priors_by_kind_of_parameter_reach_the_sampler(method):
+    """λN of weights by fan-in, of biases, and none of batch norm."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2))
+    config = resolved(
+        method, prior_variance=0.5, prior_scale="fan-in", bias_variance=2.0, norm_variance=math.inf
+    )
+    groups = parameter_groups(config, net, num_data=200)
+    found = build(config, groups, num_data=200, seed=1).param_groups
+    assert [group["weight_decay"] * 200 for group in found] == pytest.approx([8.0, 0.5, 0.0])
+    assert [group["param_names"] for group in found] == [
+        ["0.weight"], ["0.bias"], ["1.weight", "1.bias"],
+    ]  # fmt: skip
+    decays = [0.04, 0.0025, 0.0, 0.0]
+    assert weight_decays(config, net, num_data=200) == pytest.approx(decays)
+
+
+def test_a_stated_weight_decay_reaches_the_sampler_to_the_last_bit():
+    net = torch.nn.Linear(4, 2)
+    for decay in (5e-4, 1e-3, 0.3, 0.0):
+        config = resolved("sgld", weight_decay=decay)
+        assert parameter_groups(config, net, num_data=1437)[0]["weight_decay"] == decay
 
 
 @every

@@ -1,7 +1,11 @@
 """Watching a run: TensorBoard events, plain lines, the bar."""
 
-import io
+import contextlib
+import fcntl
+import os
+import struct
 import sys
+import termios
 from dataclasses import replace
 
 import pytest
@@ -72,23 +76,41 @@ def test_lines_without_a_terminal(monkeypatch, capsys):
     ]
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+def bar_lines(monkeypatch, label, start, total, event):
+    """What a terminal of 80 columns shows of a bar, one entry for each time it is drawn."""
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with os.fdopen(writer, "w") as screen:
+        monkeypatch.setattr(sys, "stderr", screen)
+        bar = progress.make_progress(label, start=start, total=total, shown=True)
+        assert isinstance(bar, progress.Bar)
+        bar.show({**EVENT, **event, "step": start + 1})
+        for _ in range(total - start):
+            bar.advance()
+        bar.close()
+        screen.flush()
+        os.set_blocking(reader, False)
+        parts = []
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(reader, 2**16):
+                parts.append(part)
+    os.close(reader)
+    shown = b"".join(parts).decode()
+    return [line for line in shown.replace("\n", "\r").split("\r") if line.strip()]
 
 
 def test_bar_on_a_terminal(monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    bar = progress.make_progress("emcmc", start=10, total=12, shown=True)
-    assert isinstance(bar, progress.Bar)
-    bar.show({**EVENT, "step": 11})
-    bar.advance()
-    bar.advance()
-    bar.close()
-    last = screen.getvalue().split("\r")[-1]
-    assert "12/12" in last
-    assert "loss 0.2500, lr 0.125, T 1, cycle 1, 2 samples" in last
+    last = bar_lines(monkeypatch, "emcmc", 10, 12, {})[-1]
+    assert last.startswith("emcmc |")
+    assert last.endswith("| 12/12 00:00, loss 0.25, cycle 1, 2 samples")
+
+
+def test_the_bar_fits_80_columns(monkeypatch):
+    """The longest label, six digits of steps and a bad loss: no word is cut off."""
+    event = {"loss": 12345.678, "cycle": 19, "samples": 128}
+    lines = bar_lines(monkeypatch, "entropy-sgld 2/4", 999_990, 999_999, event)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-1].endswith("loss 1.23e+04, cycle 20, 128 samples")
 
 
 def test_nothing_is_shown_if_not_wanted(capsys):

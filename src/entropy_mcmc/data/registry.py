@@ -99,14 +99,12 @@ def _wrap(name: str, pixels: Bytes, targets: np.typing.NDArray[np.int64]) -> Dat
 
 
 def _digits(split: Split) -> Dataset:
-    from sklearn.datasets import load_digits
-
-    content = load_digits()
+    pictures, target = images.digits()
     # 0 … 16 to 0 … 255 loses nothing: 17 levels stay 17 levels.
-    pixels = np.rint(content.images[:, None] * (255 / 16)).astype(np.uint8)
+    pixels = np.rint(pictures * (255 / 16)).astype(np.uint8)
     shuffled = order(0, 0, len(pixels)).numpy()
     rows = shuffled[:-360] if split == "train" else shuffled[-360:]
-    return _wrap("digits", pixels[rows], content.target[rows].astype(np.int64))
+    return _wrap("digits", pixels[rows], target[rows])
 
 
 def _npz(path: PathLike | None, split: Split) -> Dataset:

@@ -21,7 +21,7 @@ from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
-from entropy_mcmc.run.methods import METHODS, build, gradients_per_step
+from entropy_mcmc.run.methods import METHODS, build, gradients_per_step, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.other_processes import Peers
 from entropy_mcmc.run.seeds import derive
@@ -31,11 +31,16 @@ from entropy_mcmc.run.training_batches import Prefetched
 
 @dataclass(frozen=True)
 class Context:
-    """What the chains of a run share."""
+    """What the chains of a run share.
+
+    `fabric` is that of the processes that make a chain together, `local` that of those that hold
+    one network: they differ where each process has a replica.
+    """
 
     config: RunConfig
     problem: Problem
     fabric: Any
+    local: Any
     model: nn.Module
     module: Any
     folder: Path
@@ -57,10 +62,20 @@ class Context:
     @property
     def micro_batches(self) -> list[int]:
         """Numbers of the micro-batches of this process: a contiguous share."""
-        count, ranks = self.config.compute.micro_batches or 1, self.fabric.world_size
+        count, ranks = self.config.compute.micro_batches or 1, self.local.world_size
         share = count // ranks
-        first = self.fabric.global_rank * share
+        first = self.local.global_rank * share
         return list(range(first, first + share))
+
+    @property
+    def spread(self) -> bool:
+        """Whether each process has a replica of its own."""
+        return self.local is not self.fabric
+
+    @property
+    def replicas(self) -> list[int]:
+        """Numbers of the replicas of this process."""
+        return [self.fabric.global_rank] if self.spread else list(range(self.config.replicas))
 
 
 class Chain:
@@ -75,20 +90,31 @@ class Chain:
         self.source = context.problem.make_source(number)
         if config.data.workers:
             self.source = Prefetched(self.source, config.data.workers, context.micro_batches)
-        params = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         seed = derive(config.seed, "noise", number)
-        self.sampler = build(config, params, self.source.num_data, seed)
-        self.thermometer = (
-            Thermometer(self.sampler, self.source.steps) if config.method == "emcmc" else None
-        )
+        num_data = context.problem.num_data
+        groups = parameter_groups(config, model, num_data)
+        self.sampler = build(config, groups, num_data, seed)
+        if context.spread:
+            self.sampler.spread_replicas()  # type: ignore[attr-defined]
+        self.thermometer = self._make_thermometer()
         self.plan = Plan(config, self.sampler, context.cycle_steps, context.cycles)
         self.step = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64)
         self.loss_count = 0
-        self.noisy = 0  # steps with noise, of which the gradient was clipped in:
+        self.noisy = 0  # gradients of steps with noise, of which were clipped:
         self.clipped = torch.zeros((), dtype=torch.int64)
+        self.counted = (0, 0)  # both, as the checkpoint had them
         self.average: dict[str, Tensor] = {}
         self.averaged = 0
+
+    def _make_thermometer(self) -> Thermometer | None:
+        """The thermometer of a sampler with a guide that moves in every round."""
+        group = self.sampler.param_groups[0]
+        if self.context.config.method != "emcmc" or group["exchange_every"] > 1:
+            return None
+        # An epoch's mini-batches cancel over its rounds, if these are whole.
+        rounds, rest = divmod(self.source.steps, self.context.config.replicas)
+        return Thermometer(self.sampler, None if rest else rounds)
 
     @property
     def finished(self) -> bool:
@@ -118,7 +144,12 @@ class Chain:
         if self.method.sampler.needs_closure:
             loss: Tensor = self.sampler.step(lambda: self._gradient(next(calls)))
             return loss
-        loss = self._gradient(0)
+        losses = [self._turn(number) for number in self.context.replicas]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+
+    def _turn(self, replica: int) -> Tensor:
+        """The step of one replica, with its own mini-batch."""
+        loss = self._gradient(replica)
         limit = self.context.config.sampler.clip_norm
         if limit is not None:
             self._clip(limit)
@@ -138,24 +169,24 @@ class Chain:
         context = self.context
         self.sampler.zero_grad()
         mine = context.micro_batches
-        total = torch.zeros((), device=context.fabric.device)
+        total = torch.zeros((), device=context.local.device)
         for index in mine:
             inputs, targets = self._batch(self._data_step(call), index)
-            hold = context.fabric.no_backward_sync(context.module, enabled=index != mine[-1])
+            hold = context.local.no_backward_sync(context.module, enabled=index != mine[-1])
             with hold if len(mine) > 1 else nullcontext():
                 loss = context.problem.loss(context.module(inputs), targets) / len(mine)
-                context.fabric.backward(loss)
+                context.local.backward(loss)
             total = total + loss.detach()
         return total
 
     def _data_step(self, call: int) -> int:
-        if not self.method.fresh_batches:
+        if not self.method.fresh_batches and self.context.config.replicas == 1:
             return self.step
         return self.step * gradients_per_step(self.context.config) + call
 
     def _batch(self, data_step: int, index: int) -> tuple[Any, Any]:
         """A micro-batch on the device, with the generators set for it."""
-        config, fabric = self.context.config, self.context.fabric
+        config, fabric = self.context.config, self.context.local
         inputs, targets = self.source.micro(data_step, index, config.compute.micro_batches or 1)
         # Dropout and the like draw from torch's generators: make them a function of the step.
         seed_generators(derive(config.seed, "forward", self.number, data_step, index), fabric)
@@ -233,10 +264,18 @@ class Chain:
         }
 
     def _clipping(self) -> dict[str, float]:
-        """Share of all noisy steps so far whose gradient was clipped."""
-        if self.context.config.sampler.clip_norm is None or not self.noisy:
-            return {}
-        return {"clipped": round(int(self.clipped) / self.noisy, 6)}
+        """Share of all gradients of noisy steps so far that were clipped."""
+        noisy, clipped = self._clip_counts()
+        return {"clipped": round(clipped / noisy, 6)} if noisy else {}
+
+    def _clip_counts(self) -> tuple[int, int]:
+        """Gradients of noisy steps, and those that were clipped, of all replicas."""
+        if self.context.config.sampler.clip_norm is None or not self.context.spread:
+            return self.noisy, int(self.clipped)
+        here = torch.tensor([self.noisy, int(self.clipped)]) - torch.tensor(self.counted)
+        fabric = self.context.fabric
+        total: Any = fabric.all_reduce(here.to(fabric.device), reduce_op="sum")
+        return self.counted[0] + int(total[0]), self.counted[1] + int(total[1])
 
     def _samples(self) -> int:
         low, high = self.number * STRIDE, self.number * STRIDE + self.step
@@ -246,13 +285,14 @@ class Chain:
         """Write a checkpoint from rank 0; what was logged before it is on the disk first."""
         tensors, groups = pack(self.context.model, self.sampler, self.average)
         refuse_non_finite(tensors, self.step)
+        noisy, clipped = self._clip_counts()
         numbers = {
             "groups": groups,
             **self._loss_sums(),
             "loss_count": self.loss_count,
             "averaged": self.averaged,
-            "noisy": self.noisy,
-            "clipped": int(self.clipped),
+            "noisy": noisy,
+            "clipped": clipped,
         }
         if self.thermometer is not None:
             numbers["thermometer"] = self.thermometer.state_dict()
@@ -301,7 +341,8 @@ class Chain:
         self.loss_sum = torch.tensor(own, dtype=torch.float64)
         self.loss_count = numbers["loss_count"]
         # Older checkpoints do not count them.
-        self.noisy = numbers.get("noisy", 0)
-        self.clipped = torch.tensor(numbers.get("clipped", 0), dtype=torch.int64)
+        self.counted = numbers.get("noisy", 0), numbers.get("clipped", 0)
+        self.noisy = self.counted[0]
+        self.clipped = torch.tensor(self.counted[1], dtype=torch.int64)
         if self.thermometer is not None:
             self.thermometer.load_state_dict(numbers["thermometer"])

@@ -16,6 +16,7 @@ from entropy_mcmc.run.devices import loss_explained, without_running_statistics
 from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress
 from entropy_mcmc.run.signals import Interrupted, Interrupts
 
+LINES = 20  # a run's journal has at least so many lines, if it has so many steps
 POLL = 16  # steps between two agreements of several processes
 
 
@@ -46,10 +47,11 @@ def run_chain(context: Context, number: int) -> None:
 
 def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Interrupts) -> None:
     due = _Due(context, interrupts)
+    every = log_every(context.config.log_every, context.cycle_steps * context.cycles)
     while not chain.finished:
         chain.advance()
         progress.advance()
-        if chain.step % context.config.log_every == 0 or chain.finished:
+        if chain.step % every == 0 or chain.finished:
             event = chain.event()
             if context.fabric.is_global_zero:
                 context.journal.append(event)
@@ -65,6 +67,15 @@ def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Inter
             raise _stop(context, chain, signum)
         if trouble and not chain.finished:
             raise StateError(f"{trouble}; {_stopped(context, chain)}, with any number of processes")
+
+
+def log_every(wanted: int, steps: int) -> int:
+    """Steps between two lines of the journal; fewer in short runs, so that they have a curve.
+
+    >>> log_every(50, 10_000), log_every(50, 40)
+    (50, 2)
+    """
+    return min(wanted, max(1, steps // LINES))
 
 
 class _Due:

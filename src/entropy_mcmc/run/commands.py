@@ -24,13 +24,14 @@ def sample_command(config: RunConfig, more_cycles: int | None, override: bool) -
     """Run or go on, then show how good it is, beside the baseline.
 
     Returns:
-        The run, loaded, with the predictions that were made; None but on the main process.
+        The run with the predictions that were made; None but on the main process.
     """
     config = replace(config, run_dir=config.folder)
     done = run(config, more_cycles=more_cycles, override=override)
     if _wants_baseline(config):
         chains = done.record.config.chains
-        run(baseline_config(replace(config, chains=chains)), override=override, like=done)
+        base = run(baseline_config(replace(config, chains=chains)), override=override, like=done)
+        done = replace(done, beside=base if base.local else None)
     return _report(done, given_by_user(config, silent=True)) if done.is_main else None
 
 
@@ -61,7 +62,8 @@ def baseline_config(config: RunConfig) -> RunConfig:
 def _report(done: Run, trust: Trust) -> Run:
     """Print how good the run is; its predictions stay with what is returned."""
     print(f"{len(done.posterior)} samples in {done.folder}")
-    loaded = load_run(done.folder, trust=trust, like=done)
+    local = replace(done, trust=trust)
+    loaded = local if done.local else load_run(done.folder, trust=trust, like=done)
     _show_quality(loaded)
     print(diagnose_run(loaded))
     return loaded

@@ -22,10 +22,14 @@ METHOD_LABELS = {
 }
 METHODS = tuple(METHOD_LABELS)
 SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
-STRATEGIES = ("auto", "ddp", "fsdp2", "chains")
+STRATEGIES = ("auto", "ddp", "fsdp2", "chains", "replicas")
+PRIOR_SCALES = ("none", "fan-in")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 LIKELIHOODS = ("classification", "regression")
 
+
+# Hyper-parameters of samplers that are no options `sampler.NAME`: the data and the run give them.
+OF_THE_RUN = ("num_data", "replicas")
 
 Part = TypeVar("Part")
 
@@ -57,6 +61,7 @@ class DataConfig:
         default_factory=dict, metadata={"help": "further arguments of the reader or function"}
     )
     batch_size: int = option(64, "rows of a mini-batch, over all devices")
+    num_data: int | None = option(None, "N of the posterior if not the rows, such as all tokens")
     workers: int = option(0, "threads that make batches ahead, for images in files")
     augmented: bool = option(False, "random crop and flip, for images")
     ood: list[str] | None = field(
@@ -67,7 +72,7 @@ class DataConfig:
 def with_hyper_parameters(cls: type[Part]) -> type[Part]:
     """Add a field for every hyper-parameter of a sampler that the class does not write out."""
     for name, declared in registry.declared().items():
-        if name != "num_data" and name not in cls.__annotations__:
+        if name not in OF_THE_RUN and name not in cls.__annotations__:
             cls.__annotations__[name] = declared.kind | None
             setattr(cls, name, option(None, declared.help.rstrip(".")))
     return cls
@@ -85,6 +90,9 @@ class SamplerConfig:
     temperature: float | None = option(None, "T of the target exp(-U/T)")
     weight_decay: float | None = option(None, "lambda of the prior N(0, I/(lambda N))")
     prior_variance: float | None = option(None, "variance of the prior, instead of weight_decay")
+    prior_scale: str = option("none", "fan-in: prior_variance over the inputs of a unit")
+    bias_variance: float | None = option(None, "of the prior of biases; as weights, .inf for none")
+    norm_variance: float | None = option(None, "of the prior of norm layers, likewise")
     momentum: float | None = option(None, "mu of methods with momentum")
     eta: float | None = option(None, "variance of the guide around theta at T = 1")
     inner_lr: float | None = option(None, "learning rate of the inner chain of entropy-sg(l)d")
@@ -114,7 +122,9 @@ class ComputeConfig:
     accelerator: str = option("auto", "cpu, cuda, mps or auto")
     devices: int = option(1, "processes per machine")
     nodes: int = option(1, "machines")
-    strategy: str = option("auto", "auto, ddp, fsdp2; chains: each process its own chains")
+    strategy: str = option(
+        "auto", "auto, ddp, fsdp2; chains, replicas: each process its own chains, its own replica"
+    )
     precision: str = option("32-true", ", ".join(PRECISIONS))
     micro_batches: int | None = option(None, "equal parts of a batch; one per process by default")
     sync_batchnorm: bool = option(False, "batch norm over the whole batch, on GPUs")
@@ -147,10 +157,14 @@ class RunConfig:
     chains: int | None = option(
         None, "independent chains; 1, 4 for ensemble, one per process of strategy chains"
     )
+    replicas: int = option(1, "networks of emcmc that share a guide, each with its own batches")
     roles: str = option("both", "samples to keep: theta, guide or both")
     likelihood: str | None = option(None, "classification or regression; from the data if null")
     loss: str | None = option(None, "own loss, module:function (output, target) -> mean")
-    log_every: int = option(50, "steps between two lines of metrics.jsonl")
+    log_every: int = option(50, "steps between two lines of metrics.jsonl, fewer in short runs")
+    refresh_batches: int | None = option(
+        None, "batches for a sample's batch-norm statistics; a tenth of the run, or an epoch"
+    )
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -165,10 +179,12 @@ class RunConfig:
         check_choice("likelihood", self.likelihood, (None, *LIKELIHOODS))
         check_choice("output.baseline", self.output.baseline, ("auto", "sgd", "none"))
         check_choice("sampler.fused", self.sampler.fused, ("auto", "yes", "no"))
+        check_choice("sampler.prior_scale", self.sampler.prior_scale, PRIOR_SCALES)
         check_choice("compute.strategy", self.compute.strategy, STRATEGIES)
         check_choice("compute.precision", self.compute.precision, PRECISIONS)
         check_count("seed", self.seed, least=0)
         check_count("log_every", self.log_every)
+        check_count("replicas", self.replicas)
         check_count("schedule.epochs", self.schedule.epochs)
         check_count("data.batch_size", self.data.batch_size)
         check_count("data.workers", self.data.workers, least=0)
@@ -179,8 +195,14 @@ class RunConfig:
         check_positive("compute.timeout", self.compute.timeout)
         for name in ("devices", "nodes"):
             check_count(f"compute.{name}", getattr(self.compute, name))
-        optional = {"chains": self.chains, "compute.micro_batches": self.compute.micro_batches}
-        for name, value in {**optional, "compute.threads": self.compute.threads}.items():
+        optional = {
+            "chains": self.chains,
+            "refresh_batches": self.refresh_batches,
+            "data.num_data": self.data.num_data,
+            "compute.micro_batches": self.compute.micro_batches,
+            "compute.threads": self.compute.threads,
+        }
+        for name, value in optional.items():
             if value is not None:
                 check_count(name, value)
 

@@ -15,10 +15,11 @@ import yaml
 from entropy_mcmc.errors import DamagedFileError, MissingFileError
 
 NAME = "config.yaml"
+TUNING = "tune.yaml"  # what a search was asked for, in its folder
 LARGEST = 64 * 1024  # bytes; a config has about 3,000
 DEEPEST = 20  # tables inside tables
 # Any of these beside or above a file makes the place a run folder; so does a recorded config.
-MARKS = ("samples/manifest.json", "checkpoint/chain-0")
+MARKS = ("samples/manifest.json", "checkpoint/chain-0", TUNING)
 # The key by which jsonargparse imports a class.
 FORBIDDEN = "class_path"
 

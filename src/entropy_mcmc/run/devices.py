@@ -1,4 +1,4 @@
-"""Devices, precision and processes, all from Lightning Fabric."""
+"""Devices, precision and processes, from Lightning Fabric wherever it does something."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.run.config import ComputeConfig, RunConfig
 from entropy_mcmc.run.methods import METHODS
+from entropy_mcmc.run.one_process import OneProcess, is_enough
 
 DOUBLE = "64-true"
 T = TypeVar("T")
@@ -22,11 +23,13 @@ T = TypeVar("T")
 
 def make_fabric(config: RunConfig) -> Any:
     """A launched Fabric; under `torchrun` the number of processes comes from there."""
+    check_precision(config)
+    compute = config.compute
+    if is_enough(compute):
+        return OneProcess()
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
-    check_precision(config)
-    compute = config.compute
     devices, nodes = _processes(compute)
     strategy = _strategy(compute, devices * nodes) if devices * nodes > 1 else "auto"
     try:
@@ -47,13 +50,20 @@ def make_fabric(config: RunConfig) -> Any:
 
 
 def own_fabric(fabric: Any, config: RunConfig) -> Any:
-    """The Fabric of a chain: that of all processes, unless each process has its own chains."""
-    if fabric.world_size == 1 or config.compute.strategy != "chains":
+    """The Fabric of a network: that of all processes, unless each process has one of its own."""
+    strategy = config.compute.strategy
+    if strategy == "replicas" and fabric.world_size not in (1, config.replicas):
+        raise ConfigError(
+            f"replicas must be as many as the processes with compute.strategy='replicas', got "
+            f"replicas={config.replicas} on {fabric.world_size} processes; start one process, or "
+            f"{config.replicas}"
+        )
+    if fabric.world_size == 1 or strategy not in ("chains", "replicas"):
         return fabric
     if config.compute.sync_batchnorm:
         raise ConfigError(
-            "compute.sync_batchnorm must be false with compute.strategy='chains': it would mix "
-            "the chains of different processes"
+            f"compute.sync_batchnorm must be false with compute.strategy={strategy!r}: it would "
+            "mix the networks of different processes"
         )
     from lightning_fabric import Fabric
 

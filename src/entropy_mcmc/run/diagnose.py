@@ -30,7 +30,7 @@ from entropy_mcmc.run.checkpoint import explained, newest_step, read_meta
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.evaluate import compared_samples
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.methods import gradients_per_step
+from entropy_mcmc.run.methods import gradients_per_step, weight_decays
 from entropy_mcmc.run.runner import Run
 
 NAME = "diagnostics.json"
@@ -75,8 +75,11 @@ def diagnosis_of(run: Run) -> Diagnosis | None:
     )
 
 
-def _chain_of(sample: Any) -> int:
-    return int(sample.step // STRIDE)
+def _chain_of(sample: Any) -> Any:
+    """The chain of a sample; replicas count as chains."""
+    chain = int(sample.step // STRIDE)
+    replica = getattr(sample, "replica", None)
+    return chain if replica is None else (chain, replica)
 
 
 def _claimed(run: Run) -> float | None:
@@ -90,7 +93,8 @@ def theta_temperature(run: Run) -> PairTemperature | None:
 
     At most 16 samples × 16 gradients in the mode of training, fewer for large networks.
     """
-    if not _claimed(run) or not _affordable(run):
+    # Replicas are drawn from exp(−U/T) times their coupling, which the reading would miss.
+    if not _claimed(run) or not _affordable(run) or run.record.config.replicas > 1:
         return None
     source, config = run.problem.source, run.record.config
     size = _parameters(run) * config.data.batch_size
@@ -102,8 +106,8 @@ def theta_temperature(run: Run) -> PairTemperature | None:
                 run.posterior,
                 run.problem.loss,
                 _fresh_batches(run),
-                num_data=source.num_data,
-                weight_decay=config.sampler.weight_decay or 0.0,
+                num_data=run.problem.num_data,
+                weight_decay=weight_decays(config, run.problem.model, run.problem.num_data),
                 per_sample=count,
                 most=SAMPLES,
                 chain_of=_chain_of,
@@ -184,7 +188,7 @@ def _variance(run: Run, samples: list[int]) -> Estimate | None:
         return None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # dropout
-        return gradient_variance(_gradients(run, samples), run.problem.source.num_data)
+        return gradient_variance(_gradients(run, samples), run.problem.num_data)
 
 
 def _gradients(run: Run, samples: list[int]) -> Iterator[list[Tensor]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import nn
 
 from entropy_mcmc import units
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.run.config import RunConfig, with_parts
+from entropy_mcmc.priors import prior_groups
+from entropy_mcmc.run.config import OF_THE_RUN, RunConfig, with_parts
 from entropy_mcmc.samplers import SGHMC, Sampler, registry
+from entropy_mcmc.samplers.base import Params
 from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 
 # Default schedule by what the sampler gives (`Sampler.result`).
@@ -66,7 +68,7 @@ class Method:
 
 
 def _of_sampler(sampler: type[Sampler]) -> Method:
-    options = tuple(name for name in hyper_parameters(sampler) if name != "num_data")
+    options = tuple(name for name in hyper_parameters(sampler) if name not in OF_THE_RUN)
     return Method(sampler, sampler.run_defaults, options, SCHEDULES[sampler.result])
 
 
@@ -84,7 +86,7 @@ METHODS: dict[str, Method] = {
     "swa": _of_sgd({"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 20}, averages=True),
 }
 
-_ALWAYS = ("clip_norm", "fused")
+_ALWAYS = ("clip_norm", "fused", "prior_scale", "bias_variance", "norm_variance")
 
 
 def fill(config: RunConfig, likelihood: str = "classification") -> RunConfig:
@@ -102,18 +104,15 @@ def fill(config: RunConfig, likelihood: str = "classification") -> RunConfig:
         _check_prior(given)
         del defaults["weight_decay"]
     schedule = {**method.schedule, **_present(vars(config.schedule))}
-    filled = with_parts(config, sampler={**defaults, **given, **_set(config)}, schedule=schedule)
+    always = _present({name: getattr(config.sampler, name) for name in _ALWAYS})
+    filled = with_parts(config, sampler={**defaults, **given, **always}, schedule=schedule)
     _check_clip(filled)
+    _check_replicas(filled)
     return filled
 
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _set(config: RunConfig) -> dict[str, Any]:
-    clip = config.sampler.clip_norm
-    return {} if clip is None else {"clip_norm": clip}
 
 
 def _for_regression(method: Method) -> dict[str, Any]:
@@ -130,21 +129,49 @@ def gradients_per_step(config: RunConfig) -> int:
     """How much of the budget one step costs."""
     method = METHODS[config.method]
     settings = {**method.defaults, **_present(vars(config.sampler))}
-    return method.sampler.gradients_per_step(settings)
+    return config.replicas * method.sampler.gradients_per_step(settings)
 
 
-def build(
-    config: RunConfig, params: Iterable[tuple[str, Tensor]], num_data: int, seed: int
-) -> Sampler:
-    """The sampler of a resolved config, over named parameters."""
+def parameter_groups(config: RunConfig, model: nn.Module, num_data: int) -> list[dict[str, Any]]:
+    """The trainable parameters of a model by name, in groups of equal priors."""
+    sampler = config.sampler
+    variance = sampler.prior_variance
+    if variance is None:
+        variance = units.prior_variance(sampler.weight_decay or 0.0, num_data)
+    groups = prior_groups(
+        model,
+        variance,
+        scale=sampler.prior_scale,
+        biases=sampler.bias_variance,
+        norms=sampler.norm_variance,
+    )
+    for group in groups:
+        own = group.pop("prior_variance")
+        as_given = own == variance and sampler.weight_decay is not None  # to the last bit
+        decay = sampler.weight_decay if as_given else units.decay_of_prior(own, num_data)
+        group["weight_decay"] = decay
+    return groups
+
+
+def weight_decays(config: RunConfig, model: nn.Module, num_data: int) -> list[float]:
+    """λ of each trainable parameter of a model, in its order."""
+    groups = parameter_groups(config, model, num_data)
+    decays = {name: group["weight_decay"] for group in groups for name, _ in group["params"]}
+    return [decays[name] for name, param in model.named_parameters() if param.requires_grad]
+
+
+def build(config: RunConfig, params: Params, num_data: int, seed: int) -> Sampler:
+    """The sampler of a resolved config, over named parameters or groups of them."""
     method = METHODS[config.method]
     given = _present({name: getattr(config.sampler, name) for name in method.options})
     given |= {**method.fixed, "num_data": num_data}
+    if config.replicas > 1:
+        given["replicas"] = config.replicas
     given["fused"] = {"auto": "auto", "yes": True, "no": False}[config.sampler.fused]
     if "noise" in method.sampler.entries:
         given["seed"] = seed
     make: Any = method.sampler
-    sampler: Sampler = make(list(params), **given)
+    sampler: Sampler = make(params, **given)
     return sampler
 
 
@@ -167,7 +194,8 @@ def choose_eta(config: RunConfig, num_data: int, cycle_steps: int) -> RunConfig:
         assert sampler.lr is not None
         horizon = max(4.0, cycle_steps / 20)
         eta = units.eta_of_horizon(horizon, sampler.lr, num_data)
-        return with_parts(config, sampler={"eta": eta})
+        # y replicas move the guide y times as fast.
+        return with_parts(config, sampler={"eta": config.replicas * eta})
     return config
 
 
@@ -176,6 +204,14 @@ def _check_prior(given: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"sampler.prior_variance and sampler.weight_decay state the same prior, got "
             f"{given['prior_variance']!r} and {given['weight_decay']!r}; give one of them"
+        )
+
+
+def _check_replicas(config: RunConfig) -> None:
+    if config.replicas > 1 and "replicas" not in hyper_parameters(METHODS[config.method].sampler):
+        raise ConfigError(
+            f"replicas must be 1 for method {config.method!r}, whose networks share no guide, got "
+            f"replicas={config.replicas}; use method emcmc, or --chains for independent networks"
         )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,10 @@ from entropy_mcmc.run.trust import import_function
 
 @dataclass(frozen=True)
 class Problem:
-    """What is sampled. `fresh(chain)` gives the starting weights of a chain."""
+    """What is sampled. `build(chain)` gives a network with the starting weights of a chain."""
 
     model: nn.Module
-    fresh: Callable[[int], Mapping[str, Tensor]]
+    build: Callable[[int], nn.Module]
     make_source: Callable[[int], Source]
     likelihood: str
     loss: Loss
@@ -37,18 +37,34 @@ class Problem:
     output: Output | None
     train: Any
     test: Any
+    validation: Any = None  # rows that the user holds out for `tune`
+    stated_num_data: int | None = None
+
+    @property
+    def num_data(self) -> int:
+        """N of the posterior: the training rows, unless the config states another number."""
+        return self.stated_num_data or self.source.num_data
 
     @property
     def source(self) -> Source:
         """The training data in the order of chain 0."""
         return self.make_source(0)
 
+    def fresh(self, chain: int) -> Mapping[str, Tensor]:
+        """The starting weights of a chain."""
+        return self.build(chain).state_dict()
+
+    def anew(self) -> Problem:
+        """The same problem with a new network, as it was before the first step."""
+        return replace(self, model=self.build(0))
+
 
 def build_problem(
     config: RunConfig, model: Any = None, data: Any = None, loss: Loss | None = None
 ) -> Problem:
     """Build what the config names; `model`, `data` and `loss` objects take precedence."""
-    train, test = _data(config, data)
+    sets = _data(config, data)
+    train = sets.train
     likelihood = str(config.likelihood or getattr(train, "task", "classification"))
     _check_arrays(train)
     own = loss or (import_function(config.loss) if config.loss else None)
@@ -57,7 +73,7 @@ def build_problem(
     _refuse_meta(start)
     return Problem(
         model=start,
-        fresh=lambda chain: factory(chain).state_dict(),
+        build=factory,
         make_source=lambda chain: source_of(
             train,
             config.data.batch_size,
@@ -69,12 +85,22 @@ def build_problem(
         own_loss=own is not None,
         output=_output(train, likelihood),
         train=train,
-        test=test,
+        test=sets.test,
+        validation=sets.validation,
+        stated_num_data=config.data.num_data,
     )
 
 
-def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
-    """Training and test data."""
+class Sets(NamedTuple):
+    """Data by use; only training data are needed."""
+
+    train: Any
+    test: Any = None
+    validation: Any = None
+
+
+def _data(config: RunConfig, data: Any) -> Sets:
+    """Training data, and others where there are any."""
     chosen = config.data
     if data is None and ":" in chosen.name:
         function = import_function(chosen.name)
@@ -83,11 +109,10 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
     if data is None or isinstance(data, str):
         name = data or chosen.name
         if name == "imagenet":
-            return _imagenet(config)
+            return Sets(*_imagenet(config))
         _check_reader_options(chosen.options)
         options = {"folder": chosen.folder, **chosen.options}
-        train, test = (data_sets.load(name, split=s, **options) for s in ("train", "test"))
-        return train, test
+        return Sets(*(data_sets.load(name, split=s, **options) for s in ("train", "test")))
     if _is_array(data):
         raise ConfigError(
             f"data must have inputs and targets, got one array of shape {tuple(data.shape)}; pass "
@@ -96,10 +121,10 @@ def _data(config: RunConfig, data: Any) -> tuple[Any, Any]:
     if isinstance(data, Mapping):
         if "train" not in data:
             raise ConfigError(f"data must have an entry train, got {', '.join(map(str, data))}")
-        return _as_set(data["train"]), _as_set(data.get("test"))
+        return Sets(*(_as_set(data.get(name)) for name in Sets._fields))
     if isinstance(data, tuple) and len(data) == 2 and not _is_array(data[0]):
-        return _as_set(data[0]), _as_set(data[1])
-    return _as_set(data), None
+        return Sets(_as_set(data[0]), _as_set(data[1]))
+    return Sets(_as_set(data))
 
 
 def check_options(function: Callable[..., Any], options: Mapping[str, Any], where: str) -> None:

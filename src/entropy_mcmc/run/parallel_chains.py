@@ -39,10 +39,13 @@ class SharedPosterior(Posterior):
         step: int | None = None,
         cycle: int | None = None,
         chain: int | None = None,
+        frozen_batchnorm: bool = False,
     ) -> int:
         """As `Posterior.collect`, for this process alone."""
         with turn(self.path), Posterior.open(self.path, self.model, append=True) as writer:
-            return writer.collect(optimizer, step=step, cycle=cycle, chain=chain)
+            return writer.collect(
+                optimizer, step=step, cycle=cycle, chain=chain, frozen_batchnorm=frozen_batchnorm
+            )
 
     def refresh_chains(self, loader: Iterable[Any], chains: Iterable[int]) -> None:
         """As `refresh_batchnorm`, for the samples of these chains."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from entropy_mcmc.errors import ConfigError
 
+if TYPE_CHECKING:
+    from entropy_mcmc.posterior.disk_size import DiskSize
+
 SECONDS_BETWEEN_LINES = 10.0
+# The bar itself takes what the rest leaves of the terminal's width.
+BAR = "|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
 
 
 class Progress(Protocol):
@@ -40,12 +46,17 @@ class Quiet:
 
 
 class Bar:
-    """A tqdm bar with loss, lr, temperature, cycle and samples; tqdm adds the time left."""
+    """A tqdm bar with steps, time left, loss, cycle and samples: what fits 80 columns.
+
+    The journal and the lines of `Lines` also have lr and temperature.
+    """
 
     def __init__(self, label: str, start: int, total: int) -> None:
         from tqdm import tqdm
 
-        self._bar = tqdm(total=total, initial=start, desc=label, unit="step", dynamic_ncols=True)
+        # tqdm would put ": " after a description, for which there is no room.
+        shape = f"{label} {BAR}"
+        self._bar = tqdm(total=total, initial=start, dynamic_ncols=True, bar_format=shape)
 
     def advance(self) -> None:
         """Move the bar."""
@@ -53,7 +64,7 @@ class Bar:
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Refresh the numbers."""
-        self._bar.set_postfix_str(describe(event), refresh=False)
+        self._bar.set_postfix_str(brief(event), refresh=False)
 
     def close(self) -> None:
         """Leave the bar on the screen."""
@@ -130,6 +141,31 @@ def describe(event: Mapping[str, Any]) -> str:
         f"loss {event['loss']:.4f}, lr {event['lr']:.3g}, T {event['temperature']:g}, "
         f"cycle {event['cycle'] + 1}, {event['samples']} samples"
     )
+
+
+def brief(event: Mapping[str, Any]) -> str:
+    """The numbers of a journal line that the bar has room for.
+
+    >>> brief({"loss": 0.5, "cycle": 0, "samples": 2})
+    'loss 0.5, cycle 1, 2 samples'
+    """
+    return f"loss {event['loss']:.3g}, cycle {event['cycle'] + 1}, {event['samples']} samples"
+
+
+def tell_size(folder: Path, size: DiskSize, *, shown: bool) -> None:
+    """Say before the first step how much the samples will take; too much is always said."""
+    from entropy_mcmc.posterior.disk_size import free_bytes, readable  # it imports torch
+
+    free = free_bytes(folder)
+    if size.total > free:
+        warnings.warn(
+            f"{folder} will hold {size}, and only {readable(free)} are free there; keep fewer "
+            "samples (schedule.samples_per_cycle, chains, roles) or use another run_dir",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    elif shown:
+        print(f"on disk: {size} in {folder}", file=sys.stderr, flush=True)
 
 
 def _tensorboard_writer(folder: Path, start: int) -> Any:

@@ -67,28 +67,12 @@ def sample(
     >>> len(posterior), posterior.predict(x).shape
     (8, torch.Size([40]))
     """
-    for name, value in (("model", model), ("data", data)):
-        if value is None:
-            raise ConfigError(
-                f"{name} must be given, got None; pass {_EXAMPLES[name]}, or run `emcmc sample` "
-                "for the embedded digits"
-            )
     config = replace(configured(options), method=method)
     config = with_parts(config, output={"progress": progress, "baseline": "none"})
+    config, given = named_or_given(config, model, data, loss)
     temporary = None if run_dir is not None else tempfile.mkdtemp(prefix="emcmc-")
     config = replace(config, run_dir=str(run_dir or temporary))
-    if isinstance(loss, str):
-        config, loss = replace(config, loss=loss), None
-    names = {key: value for key, value in (("model", model), ("data", data)) if _is_name(value)}
-    config = with_parts(config, **{part: {"name": value} for part, value in names.items()})
-    done = run(
-        config,
-        model=None if "model" in names else model,
-        data=None if "data" in names else data,
-        loss=loss,
-        more_cycles=more_cycles,
-        override=override,
-    )
+    done = run(config, more_cycles=more_cycles, override=override, **given)
     posterior = done.posterior
     # Without the posterior itself, which would then never be freed, nor its temporary folder.
     posterior.diagnosed_by(partial(_diagnosis, done.folder, done.record, done.problem))
@@ -123,5 +107,22 @@ def configured(options: dict[str, Any]) -> RunConfig:
     return with_parts(replace(RunConfig(), **top), **parts)
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str)
+def named_or_given(
+    config: RunConfig, model: Any, data: Any, loss: Any
+) -> tuple[RunConfig, dict[str, Any]]:
+    """The config with the names among model, data and loss, and the objects among them."""
+    for name, value in (("model", model), ("data", data)):
+        if value is None:
+            raise ConfigError(
+                f"{name} must be given, got None; pass {_EXAMPLES[name]}, or run `emcmc sample` "
+                "for the embedded digits"
+            )
+    if isinstance(loss, str):
+        config, loss = replace(config, loss=loss), None
+    given: dict[str, Any] = {"loss": loss}
+    for part, value in (("model", model), ("data", data)):
+        if isinstance(value, str):
+            config = with_parts(config, **{part: {"name": value}})
+        else:
+            given[part] = value
+    return config, given

@@ -15,6 +15,7 @@ from entropy_mcmc.data import Dataset
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError, check_count
 from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
 from entropy_mcmc.run import folder as folders
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.chain_loop import run_chain
@@ -30,12 +31,14 @@ from entropy_mcmc.run.devices import (
 )
 from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.likelihood import check_labels, check_shapes
-from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill
+from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem, build_problem, fingerprint
+from entropy_mcmc.run.one_process import OneProcess
 from entropy_mcmc.run.parallel_chains import SharedPosterior, run_own_chains
-from entropy_mcmc.run.progress import require_tensorboard
+from entropy_mcmc.run.progress import require_tensorboard, tell_size
+from entropy_mcmc.run.refresh import RefreshBatches
 from entropy_mcmc.run.step_schedule import Plan, cycle_steps
-from entropy_mcmc.run.training_batches import Prefetched, Source, refuse_complex
+from entropy_mcmc.run.training_batches import Prefetched, refuse_complex
 from entropy_mcmc.run.trust import NOTHING, Trust
 
 
@@ -49,6 +52,8 @@ class Run:
     posterior: Posterior
     is_main: bool = True
     trust: Trust = NOTHING
+    local: bool = False  # whether its network is whole, in full precision, and on the CPU
+    beside: Run | None = None  # the SGD network, where it was made with the run
 
     @cached_property
     def predictions(self) -> Predictions:
@@ -62,7 +67,7 @@ class Run:
         """The SGD network beside the run, loaded once; None where there is none."""
         from entropy_mcmc.run.load import load_baseline
 
-        return load_baseline(self)
+        return self.beside or load_baseline(self)
 
 
 def run(
@@ -84,7 +89,7 @@ def run(
         loss: A mean loss (output, target) → scalar, instead of `config.loss`.
         more_cycles: Extend a finished run by this many cycles per chain.
         override: Go on although versions, threads or processor differ from the first start.
-        like: A run whose data are taken, if they are the same, instead of being read again.
+        like: A run of named model and data; what is the same is taken from it, not made again.
     """
     if more_cycles is not None:
         check_count("more_cycles", more_cycles)
@@ -92,28 +97,41 @@ def run(
         torch.set_num_threads(config.compute.threads)
     folder = Path(config.folder)
     fabric = make_fabric(config)
-    problem = build_problem(
-        config, model, shared_data(like, config) if data is None else data, loss
-    )
+    problem = _problem_of(like, config) or build_problem(config, model, data, loss)
     config = fill(config, problem.likelihood)
     with loss_explained(fabric), _locked(fabric, folder):
         own = own_fabric(fabric, config)
+        # Processes that share replicas act together; those with chains of their own do not.
+        acting = fabric if config.compute.strategy == "replicas" else own
         network, module = setup(own, problem.model, config.compute)
         _probe(config, problem, own, module)
         old = folders.read(folder)
         names = (_name(model, config.model.name), _name(data, config.data.name))
-        config, length = _resolve_again(config, old, problem, fabric, own.world_size)
+        apart = fabric.world_size // acting.world_size
+        config, length = _resolve_again(config, old, problem, own.world_size, apart)
         record = _record(config, length, problem, names, fabric)
         if old is not None:
             folders.check_same(folder, old, record, override=override)
             record = replace(record, machine=old.machine, more_cycles=old.more_cycles)
-        _rehearse(record, problem, network, more_cycles if old is None else None)
+        size = _rehearse(record, problem, network, more_cycles if old is None else None)
         if old is None:
             on_first(fabric, lambda: folders.write(folder, record))
         record = _extend(record, folder, fabric, more_cycles)
-        context = _context(record, folder, own, problem, network, module)
+        if fabric.is_global_zero:
+            tell_size(folder, size, shown=config.output.progress)
+        context = _context(record, folder, (acting, own), problem, network, module)
         context = _run_chains(context, fabric)
-        return Run(folder, record, problem, context.posterior, fabric.is_global_zero)
+        local = isinstance(fabric, OneProcess)
+        return Run(folder, record, problem, context.posterior, fabric.is_global_zero, local=local)
+
+
+def _problem_of(like: Run | None, config: RunConfig) -> Problem | None:
+    """The problem of another run with a new network, if its config describes the same one."""
+    if like is None:
+        return None
+    names = ("model", "data", "seed", "likelihood", "loss")
+    same = all(getattr(like.record.config, name) == getattr(config, name) for name in names)
+    return like.problem.anew() if same else build_problem(config, data=shared_data(like, config))
 
 
 def shared_data(like: Run | None, config: RunConfig) -> tuple[Any, Any] | None:
@@ -141,7 +159,7 @@ def _run_chains(context: Context, fabric: Any) -> Context:
         fabric.barrier()
         shared = SharedPosterior.open(context.folder, context.model, output=context.problem.output)
         context = replace(context, posterior=shared)
-        run_own_chains(context, fabric, _Epoch(context))
+        run_own_chains(context, fabric, RefreshBatches(context))
         on_first(fabric, context.journal.merge)
         return context
     on_first(fabric, context.journal.merge)
@@ -149,34 +167,34 @@ def _run_chains(context: Context, fabric: Any) -> Context:
         for chain in range(context.config.chains or 1):
             run_chain(context, chain)
         with torch.random.fork_rng(), explained(context.folder):
-            context.posterior.refresh_batchnorm(_Epoch(context))
+            shown = context.config.output.progress
+            context.posterior.refresh_batchnorm(RefreshBatches(context), progress=shown)
     return context
 
 
 def resolve(
-    config: RunConfig, source: Source, world_size: int, chains: int = 1
+    config: RunConfig, problem: Problem, world_size: int, chains: int = 1
 ) -> tuple[RunConfig, int]:
     """Fill in what depends on the data; returns the config and the steps of a cycle.
 
     `world_size` processes share each batch; there are at least `chains` chains by default.
     """
-    length = cycle_steps(config, source.steps)
-    config = choose_eta(config, source.num_data, length)
+    length = cycle_steps(config, problem.source.steps)
+    config = choose_eta(config, problem.num_data, length)
     micro = config.compute.micro_batches or world_size
     chains = config.chains or max(chains, METHODS[config.method].chains)
     return with_parts(replace(config, chains=chains), compute={"micro_batches": micro}), length
 
 
 def _resolve_again(
-    config: RunConfig, old: Record | None, problem: Problem, fabric: Any, world_size: int
+    config: RunConfig, old: Record | None, problem: Problem, world_size: int, chains: int
 ) -> tuple[RunConfig, int]:
     """As `resolve`; what the first start fixed stays, so that other processes can go on."""
     if old is not None:
         fixed = config.compute.micro_batches or old.config.compute.micro_batches
         config = with_parts(config, compute={"micro_batches": fixed})
         config = replace(config, chains=config.chains or old.config.chains)
-    chains = fabric.world_size // world_size
-    config, length = resolve(config, problem.source, world_size, chains=chains)
+    config, length = resolve(config, problem, world_size, chains=chains)
     _check_split(config, world_size)
     return config, length
 
@@ -197,10 +215,13 @@ def _name(given: Any, configured: str) -> str | None:
     return None if given is not None else configured
 
 
-def _rehearse(record: Record, problem: Problem, network: Any, more: int | None) -> None:
+def _rehearse(record: Record, problem: Problem, network: Any, more: int | None) -> DiskSize:
     """Make what a chain is made of, and throw it away: what does not fit is said before any file.
 
     Otherwise the corrected command would be refused, as one of another config.
+
+    Returns:
+        The size of the samples on disk.
     """
     config = record.config
     if more is not None:
@@ -209,16 +230,19 @@ def _rehearse(record: Record, problem: Problem, network: Any, more: int | None) 
             f"more_cycles extends a finished run, and this one has not begun, got {more}; leave "
             "it out at the first start"
         )
-    _roles(config)
+    roles = _roles(config)
     if config.data.workers:
         Prefetched(problem.source, config.data.workers, [0])
     if config.output.tensorboard:
         require_tensorboard()
     if (config.chains or 1) > 1:
         problem.fresh(1)
-    params = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-    sampler = build(config, params, problem.source.num_data, 0)
+    groups = parameter_groups(config, network, problem.num_data)
+    sampler = build(config, groups, problem.num_data, 0)
     Plan(config, sampler, record.cycle_steps, record.cycles)
+    due = record.cycles * (config.schedule.samples_per_cycle or 1)
+    kept = 1 if METHODS[config.method].averages else due
+    return expected_size(network, sampler, steps=kept * (config.chains or 1), roles=roles)
 
 
 def _check_split(config: RunConfig, world_size: int) -> None:
@@ -256,12 +280,18 @@ def _check_cyclical(config: RunConfig) -> None:
 
 
 def _context(
-    record: Record, folder: Path, fabric: Any, problem: Problem, model: Any, module: Any
+    record: Record,
+    folder: Path,
+    fabrics: tuple[Any, Any],
+    problem: Problem,
+    model: Any,
+    module: Any,
 ) -> Context:
     return Context(
         config=record.config,
         problem=problem,
-        fabric=fabric,
+        fabric=fabrics[0],
+        local=fabrics[1],
         model=model,
         module=module,
         folder=folder,
@@ -311,18 +341,3 @@ def _probe(config: RunConfig, problem: Problem, fabric: Any, module: Any) -> Non
     check_shapes(problem.likelihood, output, fabric.to_device(targets))
     if problem.likelihood == "classification" and isinstance(problem.train, Dataset):
         check_labels(problem.train.targets, output.shape[1])
-
-
-class _Epoch:
-    """Inputs of epoch 0 for this process, readable again and again."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __iter__(self) -> Iterator[Any]:
-        context, source = self._context, self._context.problem.source
-        count = context.config.compute.micro_batches or 1
-        for step in range(source.steps):
-            for index in context.micro_batches:
-                inputs, _ = source.micro(step, index, count)
-                yield cast(inputs, context.config.compute.precision)
