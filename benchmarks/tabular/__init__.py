@@ -1,0 +1,1 @@
+"""The benchmark of the estimators on public tables: `benchmarks/tables.py` is its command."""
