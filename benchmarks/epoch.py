@@ -63,7 +63,7 @@ def make_chain(data: Dataset, folder: Path, fused: str) -> Chain:
     )
     fabric = make_fabric(config)
     problem = build_problem(config, models.resnet8, data)
-    config, length = resolve(fill(config), problem.source, 1)
+    config, length = resolve(fill(config), problem, 1)
     model, module = setup(fabric, problem.model, config.compute)
     posterior = open_posterior(folder, config, problem, model)
     cycles = config.schedule.cycles or 1

@@ -4,6 +4,7 @@
     python benchmarks/recipes.py run --half development          # league "own", two workers
     python benchmarks/recipes.py run --league trials --half development
     python benchmarks/recipes.py ingredients --tasks digits      # EMCMC with one thing taken away
+    python benchmarks/recipes.py sweep --tasks digits            # one setting changed at a time
     python benchmarks/recipes.py budget --tasks digits           # NLL against passes
     python benchmarks/recipes.py render                          # results → docs/tournament.md
 

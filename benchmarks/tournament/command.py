@@ -7,14 +7,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tournament import extra, leagues, page, plan, work
+from tournament import extra, leagues, page, plan, sweep, work
 from tournament.settings import Settings
 from tournament.store import Store, write_json
 from tournament.tasks import TASKS, Task
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "tournament"
-EXTRA = {"ingredients": extra.ingredient_runs, "budget": extra.budget_runs}
+EXTRA = {
+    "ingredients": extra.ingredient_runs,
+    "budget": extra.budget_runs,
+    "sweep": sweep.runs,
+}
 
 
 def main(text: str, arguments: Sequence[str] | None = None) -> None:
@@ -48,7 +52,10 @@ def parser(text: str) -> argparse.ArgumentParser:
 def chosen(options: argparse.Namespace) -> list[Task]:
     """The tasks meant; a half must be named, so that confirmation never runs by chance."""
     if options.tasks:
-        return [TASKS[name] for name in options.tasks]
+        tasks = [TASKS[name] for name in options.tasks]
+        if options.part == "sweep" and any(task.half == "confirmation" for task in tasks):
+            raise SystemExit("a sweep is for development tasks; confirmation tasks are run once")
+        return tasks
     if options.half is None:
         raise SystemExit("name --half development, --half confirmation, or --tasks")
     return [task for task in TASKS.values() if task.half == options.half]
@@ -84,6 +91,9 @@ def missing(options: argparse.Namespace, tasks: list[Task], store: Store) -> lis
 
 def score(options: argparse.Namespace, task: Task, store: Store) -> None:
     """Write the scores of what is finished."""
+    if options.part == "sweep":
+        sweep.write(task, store, options.results)
+        return
     if options.part in EXTRA:
         name = f"{options.part}-{task.name}"
         extra.write(name, EXTRA[options.part](task), store, options.results)

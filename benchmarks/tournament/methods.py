@@ -102,7 +102,7 @@ def trajectories(
     if method.optimizer == "start":
         return [Settings(task.name, seed, "start", 0, 0)]
     passes = share * task.passes / method.chains
-    values = {**knobs, **method.fixed}
+    values = {**method.fixed, **knobs}
     return [
         Settings(task.name, seed, method.optimizer, passes, chain=chain, **values)  # type: ignore[arg-type]
         for chain in range(method.chains)

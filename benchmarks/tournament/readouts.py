@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from entropy_mcmc import EntropyMCMC
 from tournament import laplace, schedule
@@ -65,15 +66,20 @@ class Recorder:
         self.settings, self.split, self.model, self.steps = settings, split, model, steps
         self.refreshed = refreshed
         self.samples: list[np.ndarray] = []
+        self.guides: list[np.ndarray] = []
         self.decay = 1 - 1 / max(1.0, settings.average * steps)
         self.point = settings.optimizer in ("sgd", "sghmc")
         self.ema = vector(model).clone() if self.point else None
         self.moments = Moments()
 
-    def after(self, step: int) -> None:
+    def after(self, step: int, sampler: Optimizer) -> None:
         """Take in the network after this step."""
         if schedule.is_sample(self.settings, step, self.steps):
             self.samples.append(ask(self.model, self.split))
+            if isinstance(sampler, EntropyMCMC):
+                with sampler.guide():
+                    weights = vector(self.model)
+                self.guides.append(self._of_copy(weights, share=self.settings.samples))
         if self.ema is not None:
             weights = vector(self.model)
             self.ema.lerp_(weights, 1 - self.decay)
@@ -86,12 +92,13 @@ class Recorder:
         every = max(1, (self.steps - first) // 20)
         return self.settings.settle < 1 and step >= first and (step - first) % every == 0
 
-    def outputs(self, sampler: EntropyMCMC | None) -> dict[str, np.ndarray]:
-        """Outputs by readout."""
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Outputs by readout; "both" are θ and θ_a of the same steps, one after the other."""
         found = {"samples": np.stack(self.samples), "last": self.samples[-1][None]}
-        if sampler is not None:
-            with sampler.guide():
-                found["guide"] = self._of_copy(vector(self.model))
+        if self.guides:
+            guides = np.concatenate(self.guides)
+            pairs = np.stack([found["samples"], guides], axis=1)
+            found |= {"guide": guides[-1:], "both": pairs.reshape(-1, *guides.shape[1:])}
         if self.ema is not None and self.settings.cycles == 1:
             found["ema"] = self._of_copy(self.ema)
         if self.moments.count:

@@ -32,6 +32,7 @@ class Settings:
         cycles: Cosines.
         floor: Last lr / peak lr.
         settle: Part of a cycle after which lr stays at its floor.
+        coupled: When θ and θ_a are: "always", or "noisy" (only while noise is on); EMCMC only.
         average: Horizon of EMA as a part of all steps.
     """
 
@@ -51,6 +52,7 @@ class Settings:
     cycles: int = 1
     floor: float = 0.0
     settle: float = 1.0
+    coupled: str = "always"
     average: float = 0.05
 
     def __post_init__(self) -> None:

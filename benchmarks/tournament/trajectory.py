@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entropy_mcmc import EntropyMCMC
 from entropy_mcmc.data import order
 from entropy_mcmc.errors import NonFiniteError
 from tournament import readouts, schedule
@@ -133,11 +132,10 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
         _drive(optimizer, settings, step, steps)
         x, y = batch(split.train, task.batch, settings, step)
         losses.append(_step(model, optimizer, x, y, task))
-        recorder.after(step)
+        recorder.after(step, optimizer)
     made.cost = steps * task.batch + refreshed / 3
     made.train_loss = float(np.mean(losses[-max(1, steps // 10) :]))
-    guide = optimizer if isinstance(optimizer, EntropyMCMC) else None
-    made.outputs = recorder.outputs(guide)
+    made.outputs = recorder.outputs()
     if not all(np.isfinite(values).all() for values in made.outputs.values()):
         raise FloatingPointError("outputs are not finite")
 
@@ -145,5 +143,8 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
 def _drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
     for group in optimizer.param_groups:
         group["lr"] = settings.lr * schedule.lr_factor(settings, step, steps)
+        noisy = schedule.is_noisy(settings, step, steps)
         if "noise" in group:
-            group["noise"] = schedule.is_noisy(settings, step, steps)
+            group["noise"] = noisy
+        if "coupled" in group:
+            group["coupled"] = noisy or settings.coupled == "always"

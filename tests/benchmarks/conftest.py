@@ -1,6 +1,6 @@
-"""The tournament is no part of the wheel: these tests load its package from its folder.
+"""The benchmarks are no part of the wheel: these tests load their packages from their folders.
 
-Only that package: with the whole of benchmarks/ on the path, its run.py would stand for tests/run.
+Only the packages: with the whole of benchmarks/ on the path, its run.py would stand for tests/run.
 """
 
 import sys
@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-if "tournament" not in sys.modules:
-    SOURCE = Path(__file__).parents[2] / "benchmarks" / "tournament" / "__init__.py"
-    SPEC = util.spec_from_file_location(
-        "tournament", SOURCE, submodule_search_locations=[str(SOURCE.parent)]
-    )
-    sys.modules["tournament"] = util.module_from_spec(SPEC)
-    SPEC.loader.exec_module(sys.modules["tournament"])
+for NAME in ("tournament", "tabular"):
+    if NAME not in sys.modules:
+        SOURCE = Path(__file__).parents[2] / "benchmarks" / NAME / "__init__.py"
+        SPEC = util.spec_from_file_location(
+            NAME, SOURCE, submodule_search_locations=[str(SOURCE.parent)]
+        )
+        sys.modules[NAME] = util.module_from_spec(SPEC)
+        SPEC.loader.exec_module(sys.modules[NAME])
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_chains_differ_and_seeds_change_the_split(tiny):
 def test_runs_repeat_bit_for_bit(tiny):
     settings = Settings("tiny", 1, "emcmc", 4, 0.1, temperature=0.02, horizon=0.2)
     first, second = run(settings), run(settings)
-    assert set(first.outputs) == {"samples", "last", "guide"}
+    assert set(first.outputs) == {"samples", "last", "guide", "both"}
     for name, values in first.outputs.items():
         assert np.array_equal(values, second.outputs[name])
 
