@@ -95,7 +95,7 @@ def _(folder):
 
 @mistake("`eta` left out")
 def _(folder):
-    with pytest.raises(EntropyMCMCError, match="pass eta=horizon·lr/num_data"):
+    with pytest.raises(EntropyMCMCError, match="or eta=horizon·lr/num_data"):
         EntropySGD(network().parameters(), lr=0.1, inner_lr=0.1, num_data=40)
     return raised(lambda: EntropyMCMC(network().parameters(), lr=0.1, num_data=40))
 

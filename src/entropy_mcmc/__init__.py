@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from entropy_mcmc.samplers import registry
 
 if TYPE_CHECKING:
-    from entropy_mcmc import chains, diagnostics, flatness, metrics, recipes, schedules, theory
+    from entropy_mcmc import (
+        chains,
+        decisions,
+        diagnostics,
+        flatness,
+        metrics,
+        recipes,
+        schedules,
+        theory,
+    )
     from entropy_mcmc.posterior import Posterior as Posterior
     from entropy_mcmc.run.python_api import sample as sample
     from entropy_mcmc.samplers import BSAM as BSAM
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from entropy_mcmc.samplers import EntropyMCMC as EntropyMCMC
     from entropy_mcmc.samplers import EntropySGD as EntropySGD
     from entropy_mcmc.samplers import EntropySGLD as EntropySGLD
+    from entropy_mcmc.tuning.python_api import tune as tune
 
 __version__ = "0.1.0.dev0"
 
@@ -27,10 +37,12 @@ _HOMES = {
     **registry.homes(),
     "Posterior": "entropy_mcmc.posterior",
     "sample": "entropy_mcmc.run.python_api",
+    "tune": "entropy_mcmc.tuning.python_api",
 }
 __all__ = [
     *_HOMES,
     "chains",
+    "decisions",
     "diagnostics",
     "flatness",
     "metrics",

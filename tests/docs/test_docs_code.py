@@ -51,18 +51,19 @@ def test_code_runs(page, tmp_path, monkeypatch):
 
 
 def test_commands_of_the_pages_exist():
-    from entropy_mcmc.run.config import leaves
+    from entropy_mcmc.parsers import option_words
 
-    known = {name for name, *_ in leaves()}
-    known |= {"config", "more-cycles", "override", "help", "help-all", "print_config"}
-    commands = {"sample", "evaluate", "predict", "flatness", "report", "reproduce"}
+    known = {c: {flag.lstrip("-") for flag in option_words(c)} for c in ("sample", "tune")}
+    for options in known.values():
+        options |= {"help-all", "print_config"}
+    commands = {"sample", "tune", "evaluate", "predict", "flatness", "report", "reproduce"}
     found = 0
     for page in PAGES:
         text = page.read_text()
         for name, rest in re.findall(r"(?:^|[$`] ?)emcmc (\w[\w-]*)([^\n`#]*)", text, re.MULTILINE):
             assert name in commands, f"{page.name}: emcmc {name}"
-            if name == "sample":
+            if name in ("sample", "tune"):
                 options = re.findall(r"--([\w.-]+)", rest)
-                assert set(options) <= known, f"{page.name}: emcmc sample{rest}"
+                assert set(options) <= known[name], f"{page.name}: emcmc {name}{rest}"
             found += 1
     assert found > 5
