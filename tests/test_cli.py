@@ -120,6 +120,44 @@ def test_wrong_arguments_exit_with_two(arguments, code, capsys):
     assert "error" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sample --sampler.lr fast", "sampler.lr must be a number or null, got sampler.lr='fast'"),
+        ("sample --schedule.epochs 1.5", "schedule.epochs must be a whole number, got"),
+        ("sample --output.progress maybe", "output.progress must be true or false"),
+        ("sample --data.ood 3", "data.ood must be a list of names such as [mnist, kmnist]"),
+        ("sample --model.options 3", "model.options must be a table such as {limit: 100}"),
+        ("sample --sampler.lrr 1", "no option --sampler.lrr (did you mean '--sampler.lr'?)"),
+        ("sample --lr=1", "no option --lr (did you mean '--sampler.lr'?)"),
+        ("sample --learning-rate 1", "(did you mean '--sampler.lr'?)"),
+        ("sample --dataset x", "(did you mean '--data.name'?)"),
+        ("sample --zzz x", "no option --zzz; emcmc sample --help-all lists them"),
+        ("sample --seed", "--seed needs a value"),
+        ("sample mine.csv", "does not know what to do with 'mine.csv'"),
+        ("tune --trails 3", "(did you mean '--trials'?)"),
+        ("flatness run --subset x", "subset must be a whole number"),
+        ("evaluate", "emcmc evaluate needs RUN"),
+        ("predict run", "emcmc predict needs INPUT and --output"),
+        ("sampel", "no command 'sampel' (did you mean 'sample'?)"),
+    ],
+)
+def test_wrong_options_are_told_in_our_words(line, words, capsys):
+    with pytest.raises(SystemExit):
+        main(line.split())
+    text = capsys.readouterr().err
+    assert words in text
+    assert len(text.splitlines()) == 1
+    assert not any(word in text for word in ("Union", "class '", "Parser key"))
+
+
+def test_likely_names_of_methods_and_models(capsys):
+    assert main(["sample", "--method", "entropy_sgdl"]) == 1
+    assert "(did you mean 'entropy-sgld'?)" in capsys.readouterr().err
+    assert main(["sample", "--model.name", "rasnet8"]) == 1
+    assert "(did you mean 'resnet8'?)" in capsys.readouterr().err
+
+
 def test_unknown_method_is_one_message(capsys):
     assert main(["sample", "--method", "adam"]) == 1
     assert "method must be one of 'emcmc'" in capsys.readouterr().err

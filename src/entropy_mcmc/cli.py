@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from argparse import ArgumentError
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from entropy_mcmc import __version__, usage
+from entropy_mcmc import __version__, usage, usage_errors
 from entropy_mcmc.errors import EntropyMCMCError
 from entropy_mcmc.parsers import FOREIGN, make_parser, option_words
 from entropy_mcmc.run.config import RunConfig, from_dict
@@ -179,7 +180,12 @@ def _read_command(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> dict[str, Any]:
     """The options of a command as nested tables."""
-    parsed = make_parser().parse_args(arguments)
+    try:
+        parsed = make_parser().parse_args(arguments)
+    except ArgumentError as error:
+        words = usage_errors.explained(str(error), arguments, option_words(arguments[0]))
+        print(f"emcmc: error: {words}", file=sys.stderr)
+        raise SystemExit(2) from None
     options: dict[str, Any] = parsed[parsed.command].as_dict()
     for name in ("config", "__default_config__"):
         options.pop(name, None)

@@ -6,6 +6,8 @@ Every message names the value that was given, what is allowed, and what to do.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Real
 
 
@@ -101,7 +103,24 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     """
     if not any(value is choice or value == choice for choice in choices):
         allowed = ", ".join(repr(choice) for choice in choices)
-        raise ConfigError(_message(name, value, f"one of {allowed}", ""))
+        likely = suggestion(value, choices)
+        raise ConfigError(_message(name, value, f"one of {allowed}", "") + likely)
+
+
+def suggestion(value: object, choices: Iterable[object]) -> str:
+    """A question after the most similar of some names, or nothing where none is similar.
+
+    >>> suggestion("sgdl", ("emcmc", "sgld"))
+    " (did you mean 'sgld'?)"
+    """
+    names = [choice for choice in choices if isinstance(choice, str)]
+    folded = {name.lower().replace("_", "-"): name for name in reversed(names)}
+    asked = str(value).lower().replace("_", "-")
+    # Swapped letters first: for difflib "sgdl" is nearer to "sgd" than to "sgld".
+    close = [name for name in folded if sorted(name) == sorted(asked)][:1]
+    close = close or get_close_matches(asked, folded, n=1, cutoff=0.7)
+    close = close or [name for name in folded if len(asked) > 2 and name.startswith(asked)][:1]
+    return f" (did you mean {folded[close[0]]!r}?)" if close else ""
 
 
 def _message(name: str, value: object, allowed: str, remedy: str) -> str:

@@ -26,6 +26,7 @@ def make_parser() -> Any:
     parser = ArgumentParser(
         prog="emcmc",
         allow_abbrev=False,
+        exit_on_error=False,
         description="Sample neural networks from flat basins.",
     )
     commands = parser.add_subcommands(required=True, dest="command")

@@ -103,21 +103,31 @@ def test_a_users_regression_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "words"),
     [
-        {"y_test": None},
-        {"y_test": np.array([0, 3])},
-        {"y_test": np.array([0])},
-        {"x_test": np.zeros((2, 3, 2), np.uint8)},
-        {"y_train": np.array([0, -1, 2, 1])},
-        {"x_train": np.array(["a", "b", "c", "d"])},
-        {"x_train": np.full((4, 2, 3), np.nan)},
+        ({"y_test": None}, r"has no array y_test .*it must have x_train, y_train, x_test, y_test"),
+        ({"y_test": np.array([0, 3])}, r"must be in 0 … 2, as in y_train, got 0 … 3"),
+        ({"y_test": np.array([0])}, r"as many rows in x_test as in y_test, got 2 and 1"),
+        ({"y_test": np.array([[0], [1]])}, r"one class for each row"),
+        ({"x_test": np.zeros((2, 3, 2), np.uint8)}, r"rows of one shape, got \(2, 3\) in x_train"),
+        ({"y_train": np.array([0, -1, 2, 1])}, r"must be in 0 … 2, as in y_train, got -1"),
+        ({"x_train": np.array(["a", "b", "c", "d"])}, r"x_train of .* must hold numbers"),
+        ({"x_train": np.full((4, 2, 3), np.nan)}, r"x_train of .* must be finite"),
+        ({"x_train": None, "X_train": np.zeros(3)}, r"did you mean 'X_train'\?"),
     ],
 )
-def test_a_wrong_user_file_is_refused(tmp_path, changes):
+def test_a_wrong_user_file_is_not_called_damaged(tmp_path, changes, words):
     file = user_file(tmp_path, **changes)
-    with pytest.raises(DamagedFileError, match=r"mine\.npz"):
+    with pytest.raises(ConfigError, match=words) as caught:
         load("npz", folder=file, split="train" if "y_train" in changes else "test")
+    assert "mine.npz" in str(caught.value)
+    assert "official" not in str(caught.value)
+
+
+def test_a_broken_user_file_is_to_be_written_again(tmp_path):
+    (tmp_path / "mine.npz").write_bytes(b"PK no archive")
+    with pytest.raises(DamagedFileError, match=r"mine\.npz is damaged.*write it again"):
+        load("npz", folder=tmp_path / "mine.npz")
 
 
 def test_pickles_and_rubbish_are_refused(tmp_path):

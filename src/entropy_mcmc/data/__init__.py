@@ -2,6 +2,7 @@
 
 from entropy_mcmc.data.augment import augment
 from entropy_mcmc.data.batches import Batches, order
+from entropy_mcmc.data.columns import from_columns
 from entropy_mcmc.data.corruptions import corrupt
 from entropy_mcmc.data.corruptions import names as corruption_names
 from entropy_mcmc.data.dataset import Dataset, normalise
@@ -18,6 +19,7 @@ __all__ = [
     "corrupt",
     "corruption_names",
     "download",
+    "from_columns",
     "load",
     "names",
     "normalise",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class Dataset:
         std: Likewise; never zero.
         target_mean: Mean of the training targets in regression, else 0.
         target_std: Their standard deviation in regression, else 1.
+        encoder: How the columns of a user's table became these inputs and targets, or None.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Dataset:
     std: tuple[float, ...]
     target_mean: float = 0.0
     target_std: float = 1.0
+    encoder: Any = None
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, ("classification", "regression"))
@@ -54,6 +56,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes by name, in order; () where they have none but their number."""
+        return () if self.encoder is None else tuple(self.encoder.class_names)
 
     def normalise(self, inputs: Tensor) -> Tensor:
         """Normalise any inputs with the statistics of this set.
@@ -80,7 +87,9 @@ class Dataset:
         hits = self.targets[:, None] == wanted
         rows = hits.any(dim=1).nonzero().squeeze(1)
         labels = hits[rows].int().argmax(dim=1)
-        return replace(self, inputs=self.inputs[rows], targets=labels, classes=len(classes))
+        return replace(
+            self, inputs=self.inputs[rows], targets=labels, classes=len(classes), encoder=None
+        )
 
 
 def count_classes(largest: int) -> int:

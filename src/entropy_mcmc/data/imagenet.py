@@ -29,6 +29,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 _SIDE, _RESIZE = 224, 256
 _ATTEMPTS = 10
+_REMEDY = "replace it or take it out of the folder"
 Box = tuple[int, int, int, int]
 
 
@@ -174,7 +175,7 @@ def training_image(file: Path, *, seed: int, epoch: int, row: int, side: int = _
     """Return a random resized crop (area 8 … 100 %, ratio 3/4 … 4/3), flipped half of the time."""
     from PIL import Image
 
-    image = _decode(file)
+    image = decode(file)
     numbers = streams.unit(streams.words(seed, streams.IMAGE, (epoch, row), 4 * _ATTEMPTS + 1))
     box = _random_box(image.width, image.height, numbers[1:])
     crop = image.resize((side, side), Image.Resampling.BILINEAR, box=box)
@@ -187,7 +188,7 @@ def evaluation_image(file: Path, side: int = _SIDE) -> Tensor:
     """Return the central `side` × `side` pixels after the shorter side was resized to 8/7 of it."""
     from PIL import Image
 
-    image = _decode(file)
+    image = decode(file)
     shorter = min(image.size)
     least = round(_RESIZE * side / _SIDE)
     width, height = (max(least, round(least * length / shorter)) for length in image.size)
@@ -210,7 +211,8 @@ def _random_box(width: int, height: int, numbers: np.typing.NDArray[np.float64])
     return left, top, left + side, top + side
 
 
-def _decode(file: Path) -> Image:
+def decode(file: Path) -> Image:
+    """Return an image file in RGB; one that is damaged, or suspiciously large, raises."""
     from PIL import Image
 
     try:
@@ -229,7 +231,7 @@ def _decode(file: Path) -> Image:
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
     ) as error:
-        raise damaged(file, f"it cannot be decoded ({error})") from error
+        raise damaged(file, f"it cannot be decoded ({error})", _REMEDY) from error
 
 
 def _tensor(image: Image) -> Tensor:

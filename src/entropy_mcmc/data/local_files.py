@@ -78,9 +78,11 @@ def labels(file: Path, values: npt.NDArray[np.integer], classes: int) -> npt.NDA
     return values.astype(np.int64)
 
 
-def damaged(file: Path, why: str) -> DamagedFileError:
+def damaged(
+    file: Path, why: str, remedy: str = "replace it by the official file"
+) -> DamagedFileError:
     """Return the error for a file that is not what its name promises."""
-    return DamagedFileError(f"{file} is damaged: {why}; replace it by the official file")
+    return DamagedFileError(f"{file} is damaged: {why}; {remedy}")
 
 
 def _check_md5(file: Path, published: str | None, source: str) -> None:

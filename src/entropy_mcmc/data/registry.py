@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from entropy_mcmc.data import images, tabular
+from entropy_mcmc.data import images, own_files, tabular
 from entropy_mcmc.data.batches import order
-from entropy_mcmc.data.dataset import Dataset, Split
+from entropy_mcmc.data.dataset import Dataset, Split, Task
 from entropy_mcmc.data.local_files import Bytes, PathLike, root
 from entropy_mcmc.errors import ConfigError, check_choice
+from entropy_mcmc.file_names import is_file_name
 
 _CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 
@@ -57,26 +59,41 @@ def load(
     index: int = 0,
     corruption: str = "gaussian_noise",
     severity: int = 1,
+    target: str | None = None,
+    inputs: list[str] | None = None,
+    task: Task | None = None,
+    test: float | str = 0.2,
+    side: int | None = None,
 ) -> Dataset:
     """Read a data set from local files.
 
     Args:
-        name: One of `names()`.
+        name: One of `names()`, or the path of your own .npz, .csv, .parquet or folder of images.
         folder: The data folder; else the environment variable EMCMC_DATA. For "npz" the path of
-            the file. "digits" needs none.
+            the file. "digits" needs none. Relative paths of your own start here if it is given.
         split: "train" or "test".
         limit: Keep the first rows only.
         checksum: Refuse a file whose MD5 is not the published one. Pass False for partial files.
-        index: Number of the standard split, for the UCI sets.
+        index: Number of the standard split, for the UCI sets; of the random split, for your own.
         corruption: Type, for "cifar10-c" (which has a test split only).
         severity: 1 … 5, for "cifar10-c".
+        target: Target column of your own table; by default the last.
+        inputs: Input columns of your own table; by default all others.
+        task: "classification" or "regression", for your own table; see `from_columns`.
+        test: Part of the rows to hold out for the test, or the path of a test table, relative to
+            the table's folder.
+        side: Height and width to which your own images are resized; 32 by default.
 
     >>> digits = load("digits", split="test")
     >>> digits.inputs.shape, digits.classes
     (torch.Size([360, 1, 8, 8]), 10)
     """
-    check_choice("name", name, names())
     check_choice("split", split, ("train", "test"))
+    if is_file_name(name):
+        own: dict[str, Any] = {"target": target, "inputs": inputs, "task": task, "test": test}
+        path = Path(folder or "") / name
+        return own_files.read_own(path, split, **own, side=side, index=index).take(limit)
+    _check_name(name)
     if name == "digits":
         return _digits(split).take(limit)
     if name == "npz":
@@ -89,6 +106,15 @@ def load(
     if name == "cifar10-c":
         return _corrupted(base, split, corruption, severity, checksum).take(limit)
     return _wrap(name, *_READERS[name](base, split, checksum)).take(limit)
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_choice("data.name", name, names())
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; a file or folder of your own has a path, such as ./{name}"
+        ) from None
 
 
 def _wrap(name: str, pixels: Bytes, targets: np.typing.NDArray[np.int64]) -> Dataset:

@@ -15,7 +15,13 @@ import torch
 
 from entropy_mcmc.data.dataset import Dataset, Split, count_classes, statistics
 from entropy_mcmc.data.local_files import PathLike, damaged, find
-from entropy_mcmc.errors import ConfigError, MissingFileError, check_choice, check_count
+from entropy_mcmc.errors import (
+    ConfigError,
+    MissingFileError,
+    check_choice,
+    check_count,
+    suggestion,
+)
 
 Floats = npt.NDArray[np.float64]
 LARGEST_UNPACKED = 256 * 2**20  # bytes that any archive may unpack to
@@ -70,7 +76,9 @@ def _flags(file: Path, rows: int, index: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
+def read_npz(
+    file: Path, remedy: str = "replace it by the official file"
+) -> dict[str, npt.NDArray[Any]]:
     """Read all arrays of a `.npz`; object arrays, which need pickle, are refused."""
     try:
         if not file.is_file():
@@ -82,7 +90,7 @@ def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
             with np.load(stream, allow_pickle=False) as content:
                 return {name: content[name] for name in content.files}
     except _BROKEN_ARCHIVE as error:
-        raise damaged(file, f"it is no archive of plain arrays ({error!s:.200})") from error
+        raise damaged(file, f"it is no archive of plain arrays ({error!s:.200})", remedy) from error
 
 
 # What np.load and zipfile raise for content that no version of them wrote.
@@ -119,6 +127,9 @@ def _check_header(name: str, stream: IO[bytes], size: int) -> None:
         raise ValueError(f"{name} claims the shape {shape} and has {size} bytes")
 
 
+PARTS = ("x_train", "y_train", "x_test", "y_test")
+
+
 def npz(path: PathLike, split: Split) -> Dataset:
     """Read a user's file: `x_train`, `y_train`, `x_test`, `y_test`.
 
@@ -128,27 +139,40 @@ def npz(path: PathLike, split: Split) -> Dataset:
     file = Path(path)
     if not file.is_file():
         raise MissingFileError(f"{file} is not there: pass folder= the path of your .npz file")
-    arrays = read_npz(file)
-    missing = [
-        name for name in ("x_train", "y_train", f"x_{split}", f"y_{split}") if name not in arrays
-    ]
-    if missing:
-        raise damaged(file, f"it lacks {', '.join(missing)} and holds {', '.join(arrays)}")
-    x, y = _numeric(file, arrays[f"x_{split}"]), _numeric(file, arrays[f"y_{split}"])
-    x_train, y_train = _numeric(file, arrays["x_train"]), _numeric(file, arrays["y_train"])
-    if len(x) != len(y) or len(x_train) != len(y_train) or x.shape[1:] != x_train.shape[1:]:
-        raise damaged(
-            file, f"x_{split} {x.shape}, y_{split} {y.shape}, x_train {x_train.shape} differ"
+    arrays = read_npz(file, "write it again with np.savez")
+    for name in ("x_train", "y_train", f"x_{split}", f"y_{split}"):
+        if name not in arrays:
+            raise ConfigError(
+                f"{file} has no array {name}{suggestion(name, arrays)}; it must have "
+                f"{', '.join(PARTS)}, and has {', '.join(arrays) or 'none'}"
+            )
+        _check_numeric(file, name, arrays[name])
+    for part in dict.fromkeys(("train", split)):
+        x, y, like = arrays[f"x_{part}"], arrays[f"y_{part}"], arrays["x_train"]
+        if len(x) != len(y):
+            raise ConfigError(
+                f"{file} must have as many rows in x_{part} as in y_{part}, got {len(x)} and "
+                f"{len(y)}"
+            )
+        if x.shape[1:] != like.shape[1:]:
+            raise ConfigError(
+                f"{file} must have rows of one shape, got {like.shape[1:]} in x_train and "
+                f"{x.shape[1:]} in x_{part}"
+            )
+    rows = (arrays[f"x_{split}"], arrays[f"y_{split}"])
+    return _user_set(file, rows, (arrays["x_train"], arrays["y_train"]))
+
+
+def _check_numeric(file: Path, name: str, array: npt.NDArray[Any]) -> None:
+    if array.dtype.kind not in "iuf":
+        raise ConfigError(f"{name} of {file} must hold numbers, got {array.dtype}")
+    if not array.ndim or not array.size:
+        raise ConfigError(f"{name} of {file} must have rows, got the shape {array.shape}")
+    if not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0]
+        raise ConfigError(
+            f"{name} of {file} must be finite, got NaN or infinity in row {bad} (from 0)"
         )
-    return _user_set(file, (x, y), (x_train, y_train))
-
-
-def _numeric(file: Path, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.dtype.kind not in "iuf" or not array.size or not np.isfinite(array).all():
-        raise damaged(file, f"an array is empty, not finite or not numbers ({array.dtype})")
-    if not array.ndim:
-        raise damaged(file, "an array is a single number, without rows")
-    return array
 
 
 def _user_set(
@@ -181,8 +205,16 @@ def _classified(file: Path, base: Dataset, train_labels: npt.NDArray[Any]) -> Da
     from dataclasses import replace
 
     classes = count_classes(int(train_labels.max()))
-    if base.targets.dim() != 1 or base.targets.min() < 0 or int(base.targets.max()) >= classes:
-        raise damaged(file, f"classes must be one label in 0 … {classes - 1} for each row")
+    if base.targets.dim() != 1:
+        raise ConfigError(
+            f"{file} must have one class for each row, got targets of shape "
+            f"{tuple(base.targets.shape)}"
+        )
+    low, high = int(base.targets.min()), int(base.targets.max())
+    if low < 0 or high >= classes:
+        raise ConfigError(
+            f"classes of {file} must be in 0 … {classes - 1}, as in y_train, got {low} … {high}"
+        )
     return replace(base, task="classification", classes=classes, target_mean=0.0, target_std=1.0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, suggestion
 from entropy_mcmc.models.resnet import resnet8, resnet18, resnet20, resnet50
 from entropy_mcmc.models.small import MLP, LogisticRegression, SmallCNN
 
@@ -64,7 +64,8 @@ def build(name: str, **chosen: Any) -> nn.Module:
     for option in chosen:
         if option not in known:
             raise ConfigError(
-                f"model {name!r} has no option {option!r}, got {option}={chosen[option]!r}; "
+                f"model {name!r} has no option {option!r}{suggestion(option, known)}, got "
+                f"{option}={chosen[option]!r}; "
                 f"its options are {', '.join(known)}"
             )
     return _builder(name)(**chosen)
@@ -73,7 +74,7 @@ def build(name: str, **chosen: Any) -> nn.Module:
 def _builder(name: str) -> Callable[..., nn.Module]:
     if name not in BUILDERS:
         raise ConfigError(
-            f"model must be one of {', '.join(BUILDERS)}, got {name!r}; "
-            "choose a name, or pass your own torch.nn.Module"
+            f"model must be one of {', '.join(BUILDERS)}, got {name!r}"
+            f"{suggestion(name, BUILDERS)}; choose a name, or pass your own torch.nn.Module"
         )
     return BUILDERS[name]

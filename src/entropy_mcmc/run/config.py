@@ -10,7 +10,14 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass,
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+from entropy_mcmc.errors import (
+    ConfigError,
+    check_choice,
+    check_count,
+    check_positive,
+    suggestion,
+)
+from entropy_mcmc.file_names import short_name
 from entropy_mcmc.samplers import registry
 
 # Methods of a run in print: every sampler, and what a run makes of SGD, which is SGHMC at T = 0.
@@ -55,7 +62,7 @@ class ModelConfig:
 class DataConfig:
     """Which data, and how they become batches."""
 
-    name: str = option("digits", "digits, cifar10, uci-yacht and others, or module:function")
+    name: str = option("digits", "digits, cifar10 and others, own file or folder, module:function")
     folder: str | None = option(None, "folder of the files; else $EMCMC_DATA")
     options: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "further arguments of the reader or function"}
@@ -209,7 +216,7 @@ class RunConfig:
     @property
     def folder(self) -> str:
         """The run folder that is meant."""
-        return self.run_dir or f"runs/{self.data.name.replace(':', '.')}-{self.method}"
+        return self.run_dir or f"runs/{short_name(self.data.name)}-{self.method}"
 
 
 def leaves(cls: type = RunConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any, str]]:
@@ -247,7 +254,8 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
     unknown = sorted(set(values) - known)
     if unknown:
         raise ConfigError(
-            f"unknown option {prefix}{unknown[0]}, got {values[unknown[0]]!r}; "
+            f"unknown option {prefix}{unknown[0]}{suggestion(unknown[0], known)}, got "
+            f"{values[unknown[0]]!r}; "
             f"{prefix or 'the config '}has {', '.join(sorted(known))}"
         )
     return cls(

@@ -16,7 +16,8 @@ from entropy_mcmc import data as data_sets
 from entropy_mcmc import models
 from entropy_mcmc.data import Dataset, ImageBatches, ImageFolder
 from entropy_mcmc.data.local_files import root
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, suggestion
+from entropy_mcmc.file_names import is_function_name
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
 from entropy_mcmc.run.seeds import derive
@@ -102,7 +103,7 @@ class Sets(NamedTuple):
 def _data(config: RunConfig, data: Any) -> Sets:
     """Training data, and others where there are any."""
     chosen = config.data
-    if data is None and ":" in chosen.name:
+    if data is None and is_function_name(chosen.name):
         function = import_function(chosen.name)
         check_options(function, chosen.options, "data.options")
         data = function(**chosen.options)
@@ -111,7 +112,7 @@ def _data(config: RunConfig, data: Any) -> Sets:
         if name == "imagenet":
             return Sets(*_imagenet(config))
         _check_reader_options(chosen.options)
-        options = {"folder": chosen.folder, **chosen.options}
+        options = {"folder": chosen.folder, "task": config.likelihood, **chosen.options}
         return Sets(*(data_sets.load(name, split=s, **options) for s in ("train", "test")))
     if _is_array(data):
         raise ConfigError(
@@ -143,8 +144,8 @@ def _check_reader_options(options: Mapping[str, Any]) -> None:
     known = set(inspect.signature(data_sets.load).parameters) - {"name", "split"}
     for option in sorted(set(options) - known):
         raise ConfigError(
-            f"data sets have no option data.options.{option}, got {options[option]!r}; they have "
-            f"{', '.join(sorted(known))}"
+            f"data sets have no option data.options.{option}{suggestion(option, known)}, got "
+            f"{options[option]!r}; they have {', '.join(sorted(known))}"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from entropy_mcmc import metrics
 from entropy_mcmc.data import Dataset
+from entropy_mcmc.data.own_files import read_table
 from entropy_mcmc.data.tabular import read_npz
 from entropy_mcmc.errors import ConfigError, DamagedFileError, MissingFileError, check_count
 from entropy_mcmc.posterior.atomic_files import atomic
@@ -23,17 +26,29 @@ from entropy_mcmc.run.runner import Run
 
 Array = npt.NDArray[Any]
 SUFFIXES = (".npz", ".csv")
+TABLES = (".csv", ".parquet")
 
 
 def predict_file(run: Run, source: Path, target: Path, batch_size: int = 256) -> int:
     """Predict every row of `source` into `target`; returns how many."""
     check_count("batch_size", batch_size)
-    for path in (source, target):
-        if path.suffix not in SUFFIXES:
-            raise ConfigError(f"files must end in .npz or .csv, got {str(path)!r}")
-    inputs = prepare(run, read_inputs(source))
-    write_predictions(target, predictions(run, inputs, batch_size))
+    encoder = _table_encoder(run.problem.train)
+    readable = (*SUFFIXES, ".parquet") if encoder is not None else SUFFIXES
+    for path, allowed in ((source, readable), (target, SUFFIXES)):
+        if path.suffix not in allowed:
+            raise ConfigError(f"files must end in {' or '.join(allowed)}, got {str(path)!r}")
+    named = encoder is not None and source.suffix in TABLES
+    values = encoder.inputs(read_table(source), source.name) if named else read_inputs(source)
+    inputs = prepare(run, values)
+    names = getattr(run.problem.train, "class_names", ())
+    write_predictions(target, predictions(run, inputs, batch_size), names)
     return len(inputs)
+
+
+def _table_encoder(train: Any) -> Any:
+    """How a table of named columns was encoded in training; None for other data."""
+    table = isinstance(train, Dataset) and train.inputs.dim() == 2
+    return train.encoder if table else None
 
 
 def read_inputs(path: Path) -> Array:
@@ -137,18 +152,38 @@ def _classified(run: Run, inputs: Tensor, batch_size: int) -> dict[str, Array]:
     }
 
 
-def write_predictions(path: Path, columns: dict[str, Array]) -> None:
-    """Write atomically: arrays by name into .npz, or one row per input into .csv."""
+def write_predictions(
+    path: Path, columns: dict[str, Array], class_names: Sequence[str] = ()
+) -> None:
+    """Write atomically: arrays by name into .npz, or one row per input into .csv.
+
+    Classes that have names are written by name into a .csv; a .npz has them as `class_names`.
+    """
     with explained(path.parent), atomic(path) as temporary:
         if path.suffix == ".npz":
+            named = {"class_names": np.array(class_names)} if class_names else {}
             with temporary.open("wb") as file:
-                np.savez(file, **columns)  # type: ignore[arg-type]
+                np.savez(file, **columns, **named)  # type: ignore[arg-type]
             return
-        names, flat = [], []
-        for name, column in columns.items():
-            wide = column.reshape(len(column), -1)
-            single = column.ndim == 1
-            names += [name] if single else [f"p{i}" for i in range(wide.shape[1])]
-            flat.append(wide)
-        table = np.concatenate(flat, axis=1)
-        np.savetxt(temporary, table, "%.9g", ",", header=",".join(names), comments="")
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_heading(columns, class_names))
+            flat = [column.reshape(len(column), -1).tolist() for column in columns.values()]
+            for row in zip(*flat, strict=True):
+                cells = dict(zip(columns, row, strict=True))
+                if class_names:
+                    cells["class"] = [class_names[int(cells["class"][0])]]
+                writer.writerow([_cell(value) for part in cells.values() for value in part])
+
+
+def _heading(columns: dict[str, Array], class_names: Sequence[str]) -> list[str]:
+    names = []
+    for name, column in columns.items():
+        width = column.reshape(len(column), -1).shape[1]
+        wide = [f"p_{c}" for c in class_names] or [f"p{i}" for i in range(width)]
+        names += [name] if column.ndim == 1 else wide
+    return names
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"

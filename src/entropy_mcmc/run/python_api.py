@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, suggestion
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import RunConfig, leaves, with_parts
 from entropy_mcmc.run.diagnose import ONE_NETWORK, diagnosis_of
@@ -98,7 +98,10 @@ def configured(options: dict[str, Any]) -> RunConfig:
     parts: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         if name not in places or name in ("name", "options"):
-            raise ConfigError(f"sample has no option {name!r}; it has {', '.join(sorted(places))}")
+            raise ConfigError(
+                f"sample has no option {name!r}{suggestion(name, places)}; it has "
+                f"{', '.join(sorted(places))}"
+            )
         part, _, leaf = places[name].rpartition(".")
         if part:
             parts.setdefault(part, {})[leaf] = value

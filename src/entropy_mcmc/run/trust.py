@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, UntrustedError
+from entropy_mcmc.file_names import is_function_name
 from entropy_mcmc.run.config import RunConfig, flatten
 
 # The options that may name a function.
@@ -76,7 +77,7 @@ def functions(config: RunConfig) -> dict[str, str]:
     """Option → `module:function` for each option of a config that names one."""
     values = (config.data.name, config.model.name, config.loss)
     named = zip(OPTIONS, values, strict=True)
-    return {option: value for option, value in named if isinstance(value, str) and ":" in value}
+    return {option: value for option, value in named if value and is_function_name(value)}
 
 
 def given_by_user(config: RunConfig, **more: Any) -> Trust:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, check_count, check_number, check_positive
+from entropy_mcmc.file_names import short_name
 from entropy_mcmc.run.config import RunConfig, option
 from entropy_mcmc.tuning.space import KNOBS
 
@@ -49,7 +50,7 @@ class TuneConfig:
 
     def folder(self, config: RunConfig) -> str:
         """The folder that is meant."""
-        return self.tune_dir or f"runs/tune-{config.data.name.replace(':', '.')}-{config.method}"
+        return self.tune_dir or f"runs/tune-{short_name(config.data.name)}-{config.method}"
 
 
 def check_knob(name: object) -> None:
