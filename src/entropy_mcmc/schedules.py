@@ -92,7 +92,9 @@ class Cyclical:
     switched only where the groups have that entry. With coupled="noisy" a guide is coupled to θ
     only while the noise is on: burn-in is SGD at its full speed, and θ_a starts as θ after it. With
     a floor, lr falls from lr₀ to floor·lr₀ during burn-in and stays there: the samples come from a
-    chain of constant step size.
+    chain of constant step size. With eta_end (scoping), η falls from the sampler's, wide, to
+    eta_end, narrow, during burn-in: η·(eta_end/η)^(j/⌈burn_in·n⌉). Samples come from one target,
+    that of eta_end. Every value is checked for stability, with its lr, before the first step.
 
     Call `step` once after each `sampler.step()`:
 
@@ -118,6 +120,7 @@ class Cyclical:
         samples_per_cycle: int = 2,
         coupled: str = "always",
         floor: float = 0.0,
+        eta_end: float | None = None,
     ) -> None:
         self.sampler = sampler
         self.total_steps = check_count("total_steps", total_steps)
@@ -127,12 +130,18 @@ class Cyclical:
         check_choice("coupled", coupled, COUPLED)
         self.coupled = coupled
         self.floor = check_number("floor", floor)
+        self.eta_end = None if eta_end is None else check_positive("eta_end", eta_end)
         self.base_lrs = [float(group["lr"]) for group in sampler.param_groups]
+        self.base_etas: list[float] = []
         self.last_step = 0
         self._check()
         plan = getattr(sampler, "plan_cycle", None)
         if plan is not None:  # a sampler of this library: it may have left η open
             plan(self.total_steps // self.cycles, self.burn_in)
+        if self.eta_end is not None:
+            self._check_scoping()
+            self.base_etas = [float(group["eta"]) for group in sampler.param_groups]
+            self.check_stability(self.lr_factor)
         self._apply()
 
     def step(self) -> bool:
@@ -166,6 +175,27 @@ class Cyclical:
         end = math.ceil(self.burn_in * length)
         return self.floor + (_cosine(1 - self.floor, position, end) if position < end else 0.0)
 
+    def eta(self, step: int, start: float) -> float:
+        """η at step number `step`, for a group whose cycles begin at η = `start`."""
+        if self.eta_end is None:
+            return start
+        position, length = self._position(step)
+        end = math.ceil(self.burn_in * length)
+        return (
+            self.eta_end if position >= end else start * (self.eta_end / start) ** (position / end)
+        )
+
+    def check_stability(self, lr_factor: Schedule) -> None:
+        """Refuse a schedule at one of whose steps η is too narrow for lr = lr₀·lr_factor(step)."""
+        check = getattr(self.sampler, "check_at", None)
+        if check is None or self.eta_end is None:
+            return
+        for place, (lr, start) in enumerate(zip(self.base_lrs, self.base_etas, strict=True)):
+            # The pair is stable if lr/η is small enough: the step where it is largest decides.
+            pairs = ((lr * lr_factor(s), self.eta(s, start)) for s in range(self.total_steps))
+            rate, eta = max(pairs, key=lambda pair: pair[0] / pair[1])
+            check(place, lr=rate, eta=eta)
+
     def is_noisy(self, step: int) -> bool:
         """Whether step number `step` adds noise."""
         position, length = self._position(step)
@@ -183,7 +213,8 @@ class Cyclical:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
-        state_dict = {"coupled": "always", "floor": 0.0, **state_dict}  # earlier versions have none
+        later = {"coupled": "always", "floor": 0.0, "eta_end": None, "base_etas": []}
+        state_dict = {**later, **state_dict}  # earlier versions have none of them
         if set(state_dict) != set(self.state_dict()):
             raise ConfigError(
                 f"state_dict must have the entries {sorted(self.state_dict())}, "
@@ -213,6 +244,27 @@ class Cyclical:
                 group["noise"] = noisy
             if "coupled" in group:
                 group["coupled"] = noisy or self.coupled == "always"
+        for group, start in zip(self.sampler.param_groups, self.base_etas, strict=False):
+            group["eta"] = self.eta(self.last_step, start)
+
+    def _check_scoping(self) -> None:
+        for group in self.sampler.param_groups:
+            if "eta" not in group:
+                raise ConfigError(
+                    f"eta_end must be None for a sampler without η, got eta_end={self.eta_end!r}; "
+                    f"use EntropyMCMC"
+                )
+            if group["eta"] < self.eta_end:
+                raise ConfigError(
+                    f"eta_end must be at most eta={group['eta']!r}, where a cycle begins: scoping "
+                    f"goes from wide to narrow, got eta_end={self.eta_end!r}"
+                )
+        if self.coupled == "noisy" or self.burn_in == 0:
+            raise ConfigError(
+                f"eta_end needs a burn-in in which θ and θ_a are coupled, got eta_end="
+                f"{self.eta_end!r}, coupled={self.coupled!r} and burn_in={self.burn_in!r}; use "
+                f'coupled="always" and a larger burn_in'
+            )
 
     def _check(self) -> None:
         if not 0 <= self.floor <= 1:

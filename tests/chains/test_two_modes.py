@@ -1,9 +1,9 @@
 """Two modes of equal depth and different width: who prefers the flat one, and by how much.
 
-U = −log(e^{−‖θ−m₁‖²/(2·0.5)} + e^{−‖θ−m₂‖²/2}), d = 2, η = 0.5. The mass nearer each mean is compared
-with quadrature, with the standard error over independent chains, which start half in each mode. A
-bound of 4 standard errors has a false-alarm rate of 6e-5; seeds are fixed. Steps are BAOAB's, which
-cross sooner than Euler's and have the same target.
+U = −log(e^{−‖θ−m₁‖²/(2·0.5)} + e^{−‖θ−m₂‖²/2}), d = 2, η = 0.5. The mass nearer each mean is
+compared with quadrature, with the standard error over independent chains, which start half in each
+mode. A bound of 4 standard errors has a false-alarm rate of 6e-5; seeds are fixed. Steps are
+BAOAB's, which cross sooner than Euler's and have the same target.
 """
 
 import numpy as np

@@ -120,6 +120,7 @@ class ScheduleConfig:
     cycles: int | None = option(None, "restarts of lr; also the unit of --more_cycles")
     burn_in: float | None = option(None, "part of each cycle without noise and samples")
     samples_per_cycle: int | None = option(None, "samples kept in each cycle")
+    eta_end: float | None = option(None, "scoping: eta falls to this during the burn-in of a cycle")
 
 
 @dataclass(frozen=True)

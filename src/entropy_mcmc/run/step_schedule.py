@@ -37,17 +37,25 @@ class Plan:
         self.sampler = sampler
         self._rates = [float(group["lr"]) for group in sampler.param_groups]
         self._cyclical = schedules.Cyclical(
-            sampler, self.total, cycles, schedule.burn_in, schedule.samples_per_cycle
+            sampler,
+            self.total,
+            cycles,
+            schedule.burn_in,
+            schedule.samples_per_cycle,
+            eta_end=schedule.eta_end,
         )
         self._factor = _factor(config, self._cyclical, self.total)
+        self._cyclical.check_stability(self._factor)
 
     def apply(self, step: int) -> None:
-        """Give the sampler the lr and the noise of step number `step`, from 0."""
+        """Give the sampler the lr, the noise and the η of step number `step`, from 0."""
         factor, noisy = self._factor(step), self._cyclical.is_noisy(step)
         for group, rate in zip(self.sampler.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
             if "noise" in group:
                 group["noise"] = noisy
+        for group, start in zip(self.sampler.param_groups, self._cyclical.base_etas, strict=False):
+            group["eta"] = self._cyclical.eta(step, start)
 
     def is_due(self, step: int) -> bool:
         """Whether the state after step number `step` is a sample."""

@@ -151,6 +151,10 @@ class Sampler(Optimizer):
             if choice is not None:
                 self._choose(place, choice)
 
+    def check_at(self, place: int, **values: Any) -> None:
+        """Refuse values that a schedule is going to set in group number `place`."""
+        self._check_group({**self.param_groups[place], **values})
+
     def _choose(self, place: int, choice: Choice) -> None:
         self.param_groups[place]["eta"] = choice.eta
         self._chosen = tuple({**dict(self._chosen), place: choice}.items())
