@@ -1,6 +1,7 @@
-r"""The pair (θ, θ_a): what is kept of it, which rules exist, and those beside the paper's.
+r"""What a sampler with a guide θ_a does beside its rule: show θ_a, draw it, forget it, check η.
 
-`integrator` moves θ; `guide_update` says how θ_a follows:
+The rules themselves are in `entropy_mcmc.py`; nothing here moves θ. `integrator` moves θ,
+`guide_update` says how θ_a follows:
 
 =============  =====================  ===============  ===============  ==========================
 integrator     "euler"                "exact"          "gibbs"          "collapsed"
@@ -9,12 +10,6 @@ integrator     "euler"                "exact"          "gibbs"          "collaps
 "lm"           both averaged          –                –                θ is SGLD's "lm"
 "baoab"        both split; momentum   –                –                θ is SGHMC's "baoab"
 =============  =====================  ===============  ===============  ==========================
-
-With guide_update="euler", θ_a is moved by the same integrator as θ, pulled by the old values. `lm`
-averages the noise of two steps, for both variables; `baoab` is kick, half a drift, friction with
-noise, half a drift, for both (`sgld.py` and `sghmc.py` derive them). On a quadratic energy both
-have the covariance T·A⁻¹ at every stable lr, A = [[h+1/η, −1/η], [−1/η, 1/η]]: the derivation for
-one coordinate holds for each eigenvector of A. So Var θ = T/h, and θ−θ_a has the variance ηT.
 
 `collapsed` leaves the coupling out of θ's rule and draws θ_a only when it is asked for:
 
@@ -27,16 +22,21 @@ is kept beside what θ's rule keeps. If θ has the variance v, θ_a has v + ηT,
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers.rule import Pair, Pairs, Update, starts
-from entropy_mcmc.samplers.sghmc import SGHMC, splitting
-from entropy_mcmc.samplers.sgld import SGLD
-from entropy_mcmc.units import heat_of, scales
+from entropy_mcmc.samplers.base import Closure, Group
+from entropy_mcmc.samplers.kernel.swap import showing
+from entropy_mcmc.samplers.replicas import Replicated
+from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.units import heat_of, least_eta
 
+OSCILLATES = 0.5
 GUIDE_STREAM = 2  # of the noise that draws θ_a given θ
 # Whether the rule of (integrator, guide_update) takes momentum; what is missing does not exist.
 TAKES_MOMENTUM = {
@@ -49,6 +49,102 @@ TAKES_MOMENTUM = {
     ("baoab", "euler"): True,
     ("baoab", "collapsed"): True,
 }
+
+
+class Guided(Replicated):
+    """A sampler of θ and a guide θ_a, which its rule moves or which is drawn given θ."""
+
+    _warned = False
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
+        for group in self.param_groups:
+            if not group["coupled"] and group["replicas"] > 1:
+                raise ConfigError(
+                    f"replicas must be 1 in a phase without coupling, in which they would part, "
+                    f'got replicas={group["replicas"]}; use Cyclical(..., coupled="always")'
+                )
+            if not group["coupled"]:
+                self._forget_guide(group["params"])
+        return super().step(closure)
+
+    def _forget_guide(self, params: list[Tensor]) -> None:
+        for state in [self.state[p] for p in params if "guide" in self.state.get(p, ())]:
+            state.pop("guide")
+            state.pop("guide_velocity", None)
+
+    def guide(self) -> AbstractContextManager[None]:
+        """Show θ_a to the model inside a `with` block; buffers (batch norm) are the caller's."""
+        if self._watch:
+            self._watch.report()
+        return self._showing_guide()
+
+    @contextmanager
+    def _showing_guide(self) -> Iterator[None]:
+        with self.drawn_guides(), showing(self, "guide"):
+            yield
+
+    @contextmanager
+    def drawn_guides(self) -> Iterator[None]:
+        """Inside the block `state` also holds θ_a of collapsed groups, drawn for this step.
+
+        Before the first step there is nothing to draw: θ_a is θ.
+        """
+        self._refuse_inside_block("guide()")
+        drawn: list[Tensor] = []
+        try:
+            for group in self.param_groups:
+                update = self.guide_draw(group) if group["step"] else None
+                if update is None:
+                    continue
+                params = [p for p in group["params"] if p.requires_grad]
+                drawn += params
+                guides = [self._variable(p, "guide", self._theta(p)) for p in params]
+                self._move(update, group, params, [guides], [], stream=GUIDE_STREAM)
+            yield
+        finally:
+            for p in drawn:
+                self.state[p].pop("guide", None)
+                if not self.state[p]:
+                    del self.state[p]
+
+    @staticmethod
+    def guide_draw(group: Group) -> Update | None:
+        """The draw of θ_a given θ of a collapsed group; None where there is nothing to draw."""
+        heat = heat_of(group)
+        if group["guide_update"] != "collapsed" or not heat:
+            return None
+        return Update(draw, Guide, Spread(math.sqrt(group["eta"] * heat)), normals=1)
+
+    def _check_group(self, group: Group) -> None:
+        super()._check_group(group)
+        check_combination(group)
+        if group["guide_update"] == "euler":
+            self._check_coupling(group)
+
+    def _check_coupling(self, group: Group) -> None:
+        given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
+        least, formula = least_eta(group), "lr/((1+momentum)·num_data)"
+        remedy = 'a larger eta, a smaller lr, or guide_update="exact"'
+        if group["replicas"] > 1:
+            given += f", replicas={group['replicas']}, exchange_every={group['exchange_every']}"
+            formula = f"(replicas+1)·exchange_every/2·{formula}"
+            remedy = "a larger eta, a smaller lr, or fewer replicas"
+        if group["eta"] <= least:
+            raise ConfigError(
+                f"eta must be greater than {formula} = {least:.4g} for guide_update='euler', which "
+                f"diverges below, got {given}; use {remedy}"
+            )
+        coupling = (1 + group["momentum"]) * least / group["eta"]  # lr/(ηN) of one replica
+        hot = group["integrator"] == "euler" and coupling > OSCILLATES
+        if hot and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
+                f"around each other and the chain is hotter than T ({given}); use {remedy}",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def check_combination(group: dict[str, Any]) -> None:
@@ -75,107 +171,16 @@ def check_combination(group: dict[str, Any]) -> None:
         )
 
 
-class Coupled(NamedTuple):
-    """What the chain keeps for each parameter."""
-
-    theta: Tensor
-    guide: Tensor = starts("theta")
-
-
-class Moving(NamedTuple):
-    """What it keeps with momentum."""
-
-    theta: Tensor
-    guide: Tensor = starts("theta")
-    velocity: Tensor = starts(0.0)
-    guide_velocity: Tensor = starts(0.0)
-
-
-class Averaged(NamedTuple):
-    """Numbers of an `lm` step: lr, lr·λ, lr/(ηN) and half of √(2·lr·T/N)."""
-
-    lr: float
-    decay: float
-    coupling: float
-    half: float
-
-
-class Splitting(NamedTuple):
-    """Numbers of a BAOAB step, with share = 2/(1+μ).
-
-    share·lr, share·lr·λ, share·lr/(ηN), √(lr/lr_last), μ and √(2·lr·T(1−μ)/N).
-    """
-
-    kick: float
-    decay: float
-    coupling: float
-    carry: float
-    momentum: float
-    noise: float
-
-
-class Spread(NamedTuple):
-    """The number of a draw: √(ηT)."""
-
-    spread: float
-
-
 class Guide(NamedTuple):
     """The variable of a draw, which starts as θ."""
 
     guide: Tensor
 
 
-def alone_update(group: dict[str, Any]) -> Update:
-    """The step of one variable by the group's integrator, without any coupling."""
-    moving = group["momentum"] or group["integrator"] == "baoab"
-    return SGHMC.update(group) if moving else SGLD.update(group)
+class Spread(NamedTuple):
+    """The number of a draw: √(ηT)."""
 
-
-def joint_update(group: dict[str, Any]) -> Update:
-    """The step of both variables by the group's integrator, "lm" or "baoab"."""
-    s = scales(group)
-    normals = 2 if s.noise else 0
-    if group["integrator"] == "lm":
-        c = Averaged(s.lr, s.decay, s.coupling, s.noise / 2)
-        return Update(averaged, Coupled, c, normals, pairs=2)
-    kick, decay, *rest = splitting(group)
-    coupling = kick / s.lr * s.coupling if s.lr else 0.0
-    return Update(baoab, Moving, Splitting(kick, decay, coupling, *rest), normals)
-
-
-def guide_draw(group: dict[str, Any]) -> Update | None:
-    """The draw of θ_a given θ of a collapsed group; None where there is nothing to draw."""
-    heat = heat_of(group)
-    if group["guide_update"] != "collapsed" or not heat:
-        return None
-    return Update(draw, Guide, Spread(math.sqrt(group["eta"] * heat)), normals=1)
-
-
-def averaged(v: Coupled, grad: Tensor, eps: Pairs | None, c: Averaged) -> Coupled:
-    """Both from the old values, with half of the last step's noise and half of a new one."""
-    pull = c.coupling * (v.theta - v.guide)
-    theta = v.theta - c.lr * grad - c.decay * v.theta - pull
-    guide = v.guide + pull
-    if eps is None:
-        return Coupled(theta, guide)
-    last, new = eps
-    return Coupled(
-        theta + c.half * (last[0] + new[0]),
-        guide + c.half * (last[1] + new[1]),
-    )
-
-
-def baoab(v: Moving, grad: Tensor, eps: Pair | None, c: Splitting) -> Moving:
-    """Kick, half a drift, friction with noise, half a drift, of both."""
-    pull = c.coupling * (v.theta - v.guide)
-    velocity = c.carry * v.velocity - c.kick * grad - c.decay * v.theta - pull
-    guide_velocity = c.carry * v.guide_velocity + pull
-    theta, guide = v.theta + 0.5 * velocity, v.guide + 0.5 * guide_velocity
-    velocity, guide_velocity = c.momentum * velocity, c.momentum * guide_velocity
-    if eps is not None:
-        velocity, guide_velocity = velocity + c.noise * eps[0], guide_velocity + c.noise * eps[1]
-    return Moving(theta + 0.5 * velocity, guide + 0.5 * guide_velocity, velocity, guide_velocity)
+    spread: float
 
 
 def draw(v: Guide, eps: Pair | None, c: Spread) -> Guide:

@@ -20,10 +20,16 @@ lr changes, v is first multiplied by √(lr/lr_last), which keeps it at temperat
 `gibbs`: the Euler step of θ with the old θ_a, then θ_a ~ N(θ, ηT·I).
 
 `collapsed`: θ moves alone, as SGLD or SGHMC do, and θ_a ~ N(θ, ηT·I) is drawn when it is asked for.
-`coupled.py` has this rule, the integrators `lm` and `baoab`, and the table of what goes together.
+
+`integrator` "lm" averages the noise of two steps, for both variables; "baoab" is kick, half a
+drift, friction with noise, half a drift, for both (`sgld.py` and `sghmc.py` derive them). On a
+quadratic energy both have the covariance T·A⁻¹ at every stable lr, A = [[h+1/η, −1/η],
+[−1/η, 1/η]]: the derivation for one coordinate holds for each eigenvector of A. So Var θ = T/h, and
+θ−θ_a has the variance ηT. `coupled.py` has the table of what goes together.
 
 While the group entry `coupled` is False (burn-in, with `schedules.Cyclical(…, coupled="noisy")`), θ
-moves alone too, at the full speed of SGD; θ_a starts as θ at the first coupled step.
+moves alone too, at the full speed of SGD; θ_a starts as θ at the first coupled step. `replicas.py`
+has what several θ with one θ_a do.
 
 Target: θ ~ exp(−U/T) and θ_a | θ ~ N(θ, ηT·I) (Lemma 1 of the paper).
 """
@@ -31,17 +37,12 @@ Target: θ ~ exp(−U/T) and θ_a | θ ~ N(θ, ηT·I) (Lemma 1 of the paper).
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers import coupled
-from entropy_mcmc.samplers.base import Closure, Group, Params
-from entropy_mcmc.samplers.coupled import Coupled, Moving
+from entropy_mcmc.samplers.base import Group, Params
+from entropy_mcmc.samplers.coupled import Guided
 from entropy_mcmc.samplers.hyper_parameters import (
     Eta,
     Integrator,
@@ -54,16 +55,14 @@ from entropy_mcmc.samplers.hyper_parameters import (
     count,
     one_of,
 )
-from entropy_mcmc.samplers.kernel.swap import showing
-from entropy_mcmc.samplers.replicas import Replicated
-from entropy_mcmc.samplers.rule import Pair, Update
+from entropy_mcmc.samplers.replicas import refuse_replicas, replicas_in_words
+from entropy_mcmc.samplers.rule import Pair, Pairs, Update, starts
+from entropy_mcmc.samplers.sghmc import alone_update, splitting
 from entropy_mcmc.samplers.stacked_replicas import stacked_update
-from entropy_mcmc.units import carried_momentum, least_eta, posterior_in_words, scales
-
-OSCILLATES = 0.5
+from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
 
 
-class EntropyMCMC(Replicated):
+class EntropyMCMC(Guided):
     """Sample θ and its guide θ_a with one gradient per step.
 
     Args:
@@ -116,7 +115,6 @@ class EntropyMCMC(Replicated):
         "replica": 0,
         "round_lr": 0.0,
     }
-    _warned = False
 
     def __init__(
         self,
@@ -140,99 +138,21 @@ class EntropyMCMC(Replicated):
     ) -> None:
         super().__init__(params, locals())
 
-    def step(self, closure: Closure | None = None) -> Any:
-        """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
-        for group in self.param_groups:
-            if not group["coupled"] and group["replicas"] > 1:
-                raise ConfigError(
-                    f"replicas must be 1 in a phase without coupling, in which they would part, "
-                    f'got replicas={group["replicas"]}; use Cyclical(..., coupled="always")'
-                )
-            if not group["coupled"]:
-                self._forget_guide(group["params"])
-        return super().step(closure)
-
-    def _forget_guide(self, params: list[Tensor]) -> None:
-        for state in [self.state[p] for p in params if "guide" in self.state.get(p, ())]:
-            state.pop("guide")
-            state.pop("guide_velocity", None)
-
-    def guide(self) -> AbstractContextManager[None]:
-        """Show θ_a to the model inside a `with` block; buffers (batch norm) are the caller's."""
-        if self._watch:
-            self._watch.report()
-        return self._showing_guide()
-
-    @contextmanager
-    def _showing_guide(self) -> Iterator[None]:
-        with self.drawn_guides(), showing(self, "guide"):
-            yield
-
-    @contextmanager
-    def drawn_guides(self) -> Iterator[None]:
-        """Inside the block `state` also holds θ_a of collapsed groups, drawn for this step.
-
-        Before the first step there is nothing to draw: θ_a is θ.
-        """
-        self._refuse_inside_block("guide()")
-        drawn: list[Tensor] = []
-        try:
-            for group in self.param_groups:
-                update = coupled.guide_draw(group) if group["step"] else None
-                if update is None:
-                    continue
-                params = [p for p in group["params"] if p.requires_grad]
-                drawn += params
-                guides = [self._variable(p, "guide", self._theta(p)) for p in params]
-                self._move(update, group, params, [guides], [], stream=coupled.GUIDE_STREAM)
-            yield
-        finally:
-            for p in drawn:
-                self.state[p].pop("guide", None)
-                if not self.state[p]:
-                    del self.state[p]
-
     @staticmethod
     def update(group: Group) -> Update:
         """The step of a group, by its `integrator` and `guide_update`."""
-        if group["replicas"] > 1:
-            raise ConfigError(
-                f"replicas must be 1 here, got replicas={group['replicas']}; use the optimizer "
-                "EntropyMCMC, or chains.run"
-            )
+        refuse_replicas(group)
         if group["guide_update"] == "collapsed" or not group["coupled"]:
-            return coupled.alone_update(group)
-        if group["integrator"] != "euler":
-            return coupled.joint_update(group)
-        s, rule, eta = scales(group), group["guide_update"], group["eta"]
-        normals = 2 if s.noise else 0
-        if rule == "exact":
-            shrink = math.exp(-2 * s.alpha / eta)
-            spread = math.sqrt(-eta * s.heat * math.expm1(-4 * s.alpha / eta))
-            centre = math.sqrt(s.alpha * s.heat)
-            return Update(exact, Coupled, Exact(s.lr, s.decay, centre, shrink, spread), normals)
-        if rule == "gibbs":
-            spread = math.sqrt(eta * s.heat)
-            return Update(
-                gibbs, Coupled, Gibbs(s.lr, s.decay, s.coupling, s.noise, spread), normals
-            )
-        guide_decay = s.lr * group["guide_weight_decay"]
-        if not group["momentum"]:
-            c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise)
-            return Update(euler, Coupled, c, normals)
-        momentum = carried_momentum(group["momentum"], group["lr"], group["last_lr"])
-        c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise, momentum)
-        return Update(euler_momentum, Moving, c, normals)
+            return alone_update(group)
+        integrator, rule = group["integrator"], group["guide_update"]
+        return JOINT_UPDATES[rule if integrator == "euler" else integrator](group)
 
     @classmethod
     def stacked_update(cls, group: Group) -> Update:
         """As `update`; replicas are rows one after the other."""
-        return stacked_update(group) if group["replicas"] > 1 else cls.update(group)
-
-    @staticmethod
-    def guide_draw(group: Group) -> Update | None:
-        """The draw of θ_a of a collapsed group."""
-        return coupled.guide_draw(group)
+        if group["replicas"] > 1:
+            return stacked_update(group, Coupled, Moving)
+        return cls.update(group)
 
     @staticmethod
     def target(group: Group) -> str:
@@ -242,43 +162,21 @@ class EntropyMCMC(Replicated):
         spread = math.sqrt(group["eta"] * group["temperature"])
         return f"{posterior_in_words(group)}; θ_a | θ ~ N(θ, {spread:.4g}² I)"
 
-    def _check_group(self, group: Group) -> None:
-        super()._check_group(group)
-        coupled.check_combination(group)
-        if group["guide_update"] == "euler":
-            self._check_coupling(group)
 
-    def _check_coupling(self, group: Group) -> None:
-        given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
-        least, formula = least_eta(group), "lr/((1+momentum)·num_data)"
-        remedy = 'a larger eta, a smaller lr, or guide_update="exact"'
-        if group["replicas"] > 1:
-            given += f", replicas={group['replicas']}, exchange_every={group['exchange_every']}"
-            formula = f"(replicas+1)·exchange_every/2·{formula}"
-            remedy = "a larger eta, a smaller lr, or fewer replicas"
-        if group["eta"] <= least:
-            raise ConfigError(
-                f"eta must be greater than {formula} = {least:.4g} for guide_update='euler', which "
-                f"diverges below, got {given}; use {remedy}"
-            )
-        coupling = (1 + group["momentum"]) * least / group["eta"]  # lr/(ηN) of one replica
-        hot = group["integrator"] == "euler" and coupling > OSCILLATES
-        if hot and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
-                f"around each other and the chain is hotter than T ({given}); use {remedy}",
-                UserWarning,
-                stacklevel=2,
-            )
+class Coupled(NamedTuple):
+    """What the chain keeps for each parameter."""
+
+    theta: Tensor
+    guide: Tensor = starts("theta")
 
 
-def replicas_in_words(group: Group) -> str:
-    """The joint distribution of the replicas and their guide."""
-    y = group["replicas"]
-    text = posterior_in_words(group).replace("θ ~ exp(−U/T)", "U of each replica")
-    joint = f"θ_1 … θ_{y}, θ_a ~ exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T)"
-    return f"{joint}; θ_a ~ exp({y}·F(θ_a; η)); {text}"
+class Moving(NamedTuple):
+    """What it keeps with momentum."""
+
+    theta: Tensor
+    guide: Tensor = starts("theta")
+    velocity: Tensor = starts(0.0)
+    guide_velocity: Tensor = starts(0.0)
 
 
 class Euler(NamedTuple):
@@ -292,24 +190,14 @@ class Euler(NamedTuple):
     momentum: float = 0.0
 
 
-class Exact(NamedTuple):
-    """Numbers of an exact step: lr, lr·λ, √(αT), e^{−2α/η} and √(ηT(1−e^{−4α/η}))."""
-
-    lr: float
-    decay: float
-    drift: float
-    shrink: float
-    spread: float
-
-
-class Gibbs(NamedTuple):
-    """Numbers of a Gibbs step: lr, lr·λ, lr/(ηN), noise scale and √(ηT)."""
-
-    lr: float
-    decay: float
-    coupling: float
-    noise: float
-    spread: float
+def euler_update(group: Group) -> Update:
+    """The paper's step, with momentum where the group has it."""
+    s = scales(group)
+    guide_decay = s.lr * group["guide_weight_decay"]
+    momentum = carried_momentum(group["momentum"], group["lr"], group["last_lr"])
+    c = Euler(s.lr, s.decay, s.coupling, guide_decay, s.noise, momentum)
+    rule, variables = (euler_momentum, Moving) if group["momentum"] else (euler, Coupled)
+    return Update(rule, variables, c, normals=2 if s.noise else 0)
 
 
 def euler(v: Coupled, grad: Tensor, eps: Pair | None, c: Euler) -> Coupled:
@@ -332,6 +220,26 @@ def euler_momentum(v: Moving, grad: Tensor, eps: Pair | None, c: Euler) -> Movin
     return Moving(v.theta + velocity, v.guide + guide_velocity, velocity, guide_velocity)
 
 
+class Exact(NamedTuple):
+    """Numbers of an exact step: lr, lr·λ, √(αT), e^{−2α/η} and √(ηT(1−e^{−4α/η}))."""
+
+    lr: float
+    decay: float
+    drift: float
+    shrink: float
+    spread: float
+
+
+def exact_update(group: Group) -> Update:
+    """The step with the coupling solved exactly."""
+    s, eta = scales(group), group["eta"]
+    shrink = math.exp(-2 * s.alpha / eta)
+    spread = math.sqrt(-eta * s.heat * math.expm1(-4 * s.alpha / eta))
+    centre = math.sqrt(s.alpha * s.heat)
+    c = Exact(s.lr, s.decay, centre, shrink, spread)
+    return Update(exact, Coupled, c, normals=2 if s.noise else 0)
+
+
 def exact(v: Coupled, grad: Tensor, eps: Pair | None, c: Exact) -> Coupled:
     """A gradient step of θ, then the exact solution of the coupling for centre and half gap."""
     theta = v.theta - c.lr * grad - c.decay * v.theta
@@ -341,6 +249,23 @@ def exact(v: Coupled, grad: Tensor, eps: Pair | None, c: Exact) -> Coupled:
     return Coupled(centre + half, centre - half)
 
 
+class Gibbs(NamedTuple):
+    """Numbers of a Gibbs step: lr, lr·λ, lr/(ηN), noise scale and √(ηT)."""
+
+    lr: float
+    decay: float
+    coupling: float
+    noise: float
+    spread: float
+
+
+def gibbs_update(group: Group) -> Update:
+    """The step with θ_a drawn given θ."""
+    s = scales(group)
+    c = Gibbs(s.lr, s.decay, s.coupling, s.noise, math.sqrt(group["eta"] * s.heat))
+    return Update(gibbs, Coupled, c, normals=2 if s.noise else 0)
+
+
 def gibbs(v: Coupled, grad: Tensor, eps: Pair | None, c: Gibbs) -> Coupled:
     """An Euler step of θ with the old θ_a, then a draw of θ_a given θ."""
     theta = v.theta - c.lr * grad - c.decay * v.theta - c.coupling * (v.theta - v.guide)
@@ -348,3 +273,78 @@ def gibbs(v: Coupled, grad: Tensor, eps: Pair | None, c: Gibbs) -> Coupled:
         return Coupled(theta, theta)
     theta = theta + c.noise * eps[0]
     return Coupled(theta, theta + c.spread * eps[1])
+
+
+class Averaged(NamedTuple):
+    """Numbers of an `lm` step: lr, lr·λ, lr/(ηN) and half of √(2·lr·T/N)."""
+
+    lr: float
+    decay: float
+    coupling: float
+    half: float
+
+
+def averaged_update(group: Group) -> Update:
+    """The `lm` step of both variables."""
+    s = scales(group)
+    c = Averaged(s.lr, s.decay, s.coupling, s.noise / 2)
+    return Update(averaged, Coupled, c, normals=2 if s.noise else 0, pairs=2)
+
+
+def averaged(v: Coupled, grad: Tensor, eps: Pairs | None, c: Averaged) -> Coupled:
+    """Both from the old values, with half of the last step's noise and half of a new one."""
+    pull = c.coupling * (v.theta - v.guide)
+    theta = v.theta - c.lr * grad - c.decay * v.theta - pull
+    guide = v.guide + pull
+    if eps is None:
+        return Coupled(theta, guide)
+    last, new = eps
+    return Coupled(
+        theta + c.half * (last[0] + new[0]),
+        guide + c.half * (last[1] + new[1]),
+    )
+
+
+class Splitting(NamedTuple):
+    """Numbers of a BAOAB step, with share = 2/(1+μ).
+
+    share·lr, share·lr·λ, share·lr/(ηN), √(lr/lr_last), μ and √(2·lr·T(1−μ)/N).
+    """
+
+    kick: float
+    decay: float
+    coupling: float
+    carry: float
+    momentum: float
+    noise: float
+
+
+def baoab_update(group: Group) -> Update:
+    """The BAOAB step of both variables."""
+    s = scales(group)
+    kick, decay, *rest = splitting(group)
+    coupling = kick / s.lr * s.coupling if s.lr else 0.0
+    c = Splitting(kick, decay, coupling, *rest)
+    return Update(baoab, Moving, c, normals=2 if s.noise else 0)
+
+
+def baoab(v: Moving, grad: Tensor, eps: Pair | None, c: Splitting) -> Moving:
+    """Kick, half a drift, friction with noise, half a drift, of both."""
+    pull = c.coupling * (v.theta - v.guide)
+    velocity = c.carry * v.velocity - c.kick * grad - c.decay * v.theta - pull
+    guide_velocity = c.carry * v.guide_velocity + pull
+    theta, guide = v.theta + 0.5 * velocity, v.guide + 0.5 * guide_velocity
+    velocity, guide_velocity = c.momentum * velocity, c.momentum * guide_velocity
+    if eps is not None:
+        velocity, guide_velocity = velocity + c.noise * eps[0], guide_velocity + c.noise * eps[1]
+    return Moving(theta + 0.5 * velocity, guide + 0.5 * guide_velocity, velocity, guide_velocity)
+
+
+# By `guide_update`, and by `integrator` where that is not "euler".
+JOINT_UPDATES = {
+    "euler": euler_update,
+    "exact": exact_update,
+    "gibbs": gibbs_update,
+    "lm": averaged_update,
+    "baoab": baoab_update,
+}

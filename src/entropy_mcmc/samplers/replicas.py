@@ -37,10 +37,10 @@ from torch import Tensor
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers import coupled
 from entropy_mcmc.samplers.base import Closure, Group, Sampler
 from entropy_mcmc.samplers.kernel.swap import showing
-from entropy_mcmc.units import tie
+from entropy_mcmc.samplers.sghmc import alone_update
+from entropy_mcmc.units import posterior_in_words, tie
 
 GUIDE_STREAM = 3  # of the guide's noise; replica i has its own `inner` of stream 0
 
@@ -185,7 +185,7 @@ class Replicated(Sampler):
         strength = tie(group["num_data"], group["eta"])
         torch._foreach_mul_(pulls, strength)
         torch._foreach_add_(pulls, self._gradients(params))
-        update = coupled.alone_update(frozen)
+        update = alone_update(frozen)
         moved = [thetas]
         for name in update.starts:  # the velocity, which starts at rest
             moved.append([self._variable(p, _of(name, number), 0.0) for p in params])
@@ -236,7 +236,7 @@ class Replicated(Sampler):
         slow = {**group, **rates, "weight_decay": 0.0}
         strength = tie(group["num_data"], group["eta"])
         slopes = torch._foreach_mul(pulls, -strength / rounds)
-        update = coupled.alone_update(slow)
+        update = alone_update(slow)
         moved = [[self.state[p]["guide"] for p in params]]
         for name in update.starts:  # the velocity, which starts at rest
             moved.append([self._variable(p, f"guide_{name}", 0.0) for p in params])
@@ -300,6 +300,23 @@ class Replicated(Sampler):
             others += [_of("velocity", i) for i in range(self.num_replicas) if i != own]
             for name in others:
                 state.pop(name, None)
+
+
+def refuse_replicas(group: Group) -> None:
+    """Refuse a group of several replicas, which one rule for (θ, θ_a) cannot move."""
+    if group["replicas"] > 1:
+        raise ConfigError(
+            f"replicas must be 1 here, got replicas={group['replicas']}; use the optimizer "
+            "EntropyMCMC, or chains.run"
+        )
+
+
+def replicas_in_words(group: Group) -> str:
+    """The joint distribution of the replicas and their guide."""
+    y = group["replicas"]
+    text = posterior_in_words(group).replace("θ ~ exp(−U/T)", "U of each replica")
+    joint = f"θ_1 … θ_{y}, θ_a ~ exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T)"
+    return f"{joint}; θ_a ~ exp({y}·F(θ_a; η)); {text}"
 
 
 def _sum_over(ranks: Any, tensors: list[Tensor]) -> None:

@@ -48,6 +48,7 @@ from entropy_mcmc.samplers.hyper_parameters import (
     WeightDecay,
 )
 from entropy_mcmc.samplers.rule import Pair, Update, starts
+from entropy_mcmc.samplers.sgld import SGLD
 from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
 
 
@@ -173,3 +174,9 @@ def baoab(v: Variables, grad: Tensor, eps: Pair | None, c: Splitting) -> Variabl
     if eps is not None:
         velocity = velocity + c.noise * eps[0]
     return Variables(theta + 0.5 * velocity, velocity)
+
+
+def alone_update(group: Group) -> Update:
+    """The step of one variable by a group's integrator: SGHMC's with momentum, else SGLD's."""
+    moving = group["momentum"] or group["integrator"] == "baoab"
+    return SGHMC.update(group) if moving else SGLD.update(group)

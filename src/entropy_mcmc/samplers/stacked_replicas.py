@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers import coupled
-from entropy_mcmc.samplers.coupled import Coupled, Moving
 from entropy_mcmc.samplers.rule import Eps, Update
+from entropy_mcmc.samplers.sghmc import alone_update
 from entropy_mcmc.units import tie
 
 
@@ -26,16 +25,19 @@ class Star(NamedTuple):
     replicas: int
 
 
-def stacked_update(group: dict[str, Any]) -> Update:
-    """The step of all replicas of a group, and of their guide, as rows (chain·replica, element)."""
+def stacked_update(group: dict[str, Any], coupled: type, moving: type) -> Update:
+    """The step of all replicas of a group, and of their guide, as rows (chain·replica, element).
+
+    `coupled` is what is kept of θ and θ_a, `moving` what is kept of them with momentum.
+    """
     if group["exchange_every"] > 1:
         raise ConfigError(
             f"exchange_every must be 1 for stacked replicas, whose guide costs nothing to move, "
             f"got exchange_every={group['exchange_every']}"
         )
-    alone = coupled.alone_update(group)
+    alone = alone_update(group)
     c = Star(alone, tie(group["num_data"], group["eta"]), group["replicas"])
-    variables = Moving if alone.starts else Coupled
+    variables = moving if alone.starts else coupled
     return Update(star, variables, c, 2 * alone.normals, alone.pairs)
 
 
@@ -49,9 +51,8 @@ def star(v: Any, grad: Tensor, eps: Eps, c: Star) -> Any:
     pulled = -c.tie * _summed(gap, y)
     free = alone.coefficients._replace(decay=0.0)
     followed = alone.rule(guide, pulled, _of_guide(eps, y), free)
-    if not alone.starts:
-        return Coupled(moved.theta, followed.theta)
-    return Moving(moved.theta, followed.theta, moved.velocity, followed.velocity)
+    velocities = (moved.velocity, followed.velocity) if alone.starts else ()
+    return type(v)(moved.theta, followed.theta, *velocities)
 
 
 def _summed(rows: Tensor, y: int) -> Tensor:
