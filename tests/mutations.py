@@ -6,6 +6,7 @@ must pass. `make test` runs it through tests/test_mutations.py.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -195,7 +196,7 @@ TESTS = [
     *("tests/samplers/test_equations.py", "tests/samplers/test_laws.py"),
     *("-k", "not acceptance_c and not acceptance_d and not temperature_zero"),
 ]
-CAUGHT, SURVIVED, STALE = "caught", "SURVIVED", "STALE"
+STALE, SURVIVED = "STALE", "SURVIVED"
 
 
 def stale(name: str, package: Path = ROOT / "src/entropy_mcmc") -> bool:
@@ -204,18 +205,19 @@ def stale(name: str, package: Path = ROOT / "src/entropy_mcmc") -> bool:
     return (package / file).read_text().count(right) != 1
 
 
-def passes(tests: list[str], folder: str) -> bool:
-    """Whether the tests pass with the copy of the package in `folder`."""
+def failing(tests: list[str], folder: str) -> str | None:
+    """The first of the tests that fails with the copy of the package in `folder`."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *tests]
     env = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     if run.returncode not in (0, 1):  # no verdict: nothing was collected, or pytest itself failed
         raise RuntimeError(f"{' '.join(command)}\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
-    return run.returncode == 0
+    first = re.search(r"^(?:FAILED|ERROR) (?:.*/)?(\S+)", run.stdout, re.MULTILINE)
+    return first[1] if run.returncode and first else None
 
 
 def outcome(name: str | None, tests: list[str] = TESTS) -> str:
-    """What the tests say of a copy of the package with the mutant `name` (None: no edit)."""
+    """The test that notices the mutant `name` in a copy of the package (None: no edit)."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "entropy_mcmc"
         shutil.copytree(
@@ -227,7 +229,7 @@ def outcome(name: str | None, tests: list[str] = TESTS) -> str:
             file, right, wrong, *own = MUTANTS[name]
             tests = own[0] if own else TESTS
             (copy / file).write_text((copy / file).read_text().replace(right, wrong))
-        return SURVIVED if passes(tests, folder) else CAUGHT
+        return failing(tests, folder) or SURVIVED
 
 
 def main(names: list[str]) -> int:
@@ -236,12 +238,12 @@ def main(names: list[str]) -> int:
         clean = [pool.submit(outcome, None, tests) for tests in (TESTS, *EXTRA)]
         results = dict(zip(names, pool.map(outcome, names), strict=True))
     for name, result in results.items():
-        where = f": the text is not once in {MUTANTS[name][0]}" if result == STALE else ""
-        print(f"{result:9} {name}{where}")
-    if any(run.result() != SURVIVED for run in clean):
-        print("the tests fail without any mutant")
+        print(f"{result if result in (STALE, SURVIVED) else 'caught':9} {name:60} {result}")
+    wrong = [run.result() for run in clean if run.result() != SURVIVED]
+    if wrong:
+        print(f"without any mutant: {', '.join(wrong)}")
         return 1
-    return sum(result != CAUGHT for result in results.values())
+    return sum(result in (STALE, SURVIVED) for result in results.values())
 
 
 if __name__ == "__main__":

@@ -94,9 +94,9 @@ def nll(probs: Array, targets: Array) -> float:
     >>> nll([[1.0, 0.0]], [1])
     inf
     """
-    chosen = _at_target(*probabilities_and_labels(probs, targets))
+    at_target = _at_target(*probabilities_and_labels(probs, targets))
     with np.errstate(divide="ignore"):
-        return float(-np.log(chosen).mean()) + 0.0  # + 0.0 turns -0.0 into 0.0
+        return float(-np.log(at_target).mean()) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def brier(probs: Array, targets: Array) -> float:

@@ -61,10 +61,10 @@ def prior_groups(
             check_variance(f"{kind}s" if kind == "norm" else "biases", given)
     groups: dict[float, list[tuple[str, Tensor]]] = {}
     for name, param, kind in trainable(model):
-        chosen = variance if own.get(kind) is None else own[kind]
+        value = variance if own.get(kind) is None else own[kind]
         if scale == "fan-in" and kind == "weight":
-            chosen = variance / fan_in(param)
-        groups.setdefault(float(chosen), []).append((name, param))  # type: ignore[arg-type]
+            value = variance / fan_in(param)
+        groups.setdefault(float(value), []).append((name, param))  # type: ignore[arg-type]
     return [{"params": params, **_stated(v, num_data)} for v, params in groups.items()]
 
 

@@ -75,7 +75,7 @@ class PairCovariance(NamedTuple):
 def euler_covariance(
     alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
 ) -> PairCovariance:
-    """Stationary law of the paper's rule on curvature h: solves Σ = MΣMᵀ + Q exactly.
+    """Stationary covariance of the paper's rule on curvature h: solves Σ = MΣMᵀ + Q exactly.
 
     With V = 0 it is T[A(I − αA/2)]⁻¹; the terms in V are the heat of mini-batch noise.
 
@@ -100,7 +100,7 @@ def euler_covariance(
 def exact_covariance(
     alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
 ) -> PairCovariance:
-    """Stationary law of `guide_update="exact"`: gradient kick, then the exact coupled move."""
+    """Covariance of `guide_update="exact"`: gradient kick, then the exact coupled move."""
     check_step(alpha, max_step_size(h, eta, rule="exact"), "αh must be below 2", strict=True)
     c, T, V = 1 / eta, temperature, gradient_variance
     e = math.exp(-2 * alpha * c)
@@ -120,7 +120,7 @@ def exact_covariance(
 def gibbs_covariance(
     alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
 ) -> PairCovariance:
-    """Stationary law of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT."""
+    """Covariance of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT."""
     theta = sgld_variance(alpha, h, temperature * (1 + alpha / (2 * eta)), gradient_variance)
     return PairCovariance(theta, theta, theta + eta * temperature)
 
@@ -128,7 +128,7 @@ def gibbs_covariance(
 def momentum_covariance(
     alpha: float, h: float, eta: float, momentum: float, temperature: float = 1.0
 ) -> PairCovariance:
-    """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's law at α/(1+μ)."""
+    """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's at α/(1+μ)."""
     return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
 
 

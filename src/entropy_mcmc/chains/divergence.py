@@ -26,19 +26,19 @@ def report_divergence(replay: Replay, first_chain: int, steps: int, lr: float) -
 
     `replay(look)` runs the block again and shows `look(step, trace)` every call of it.
     """
-    found: list[tuple[int, int]] = []
+    first: list[tuple[int, int]] = []
 
     def look(step: int, trace: Trace) -> None:
-        if not found:
+        if not first:
             bad = torch.stack([~part.isfinite().all(dim=-1) for part in trace]).any(dim=0)
             places = [(step + int(k), int(chain)) for chain, k in bad.nonzero()]
-            found.extend(sorted(places)[:1])
+            first.extend(sorted(places)[:1])
 
     end = replay(look)
-    if not found:  # what the trace does not hold, velocities for example
+    if not first:  # what the trace does not hold, velocities for example
         chains = torch.stack([~part.isfinite().all(dim=-1) for part in end]).any(dim=0)
-        found.append((steps - 1, int(chains.nonzero()[0])))
-    step, chain = found[0]
+        first.append((steps - 1, int(chains.nonzero()[0])))
+    step, chain = first[0]
     if step >= steps:
         return  # in steps that a compiled call makes past the end, and that are dropped
     raise NonFiniteError(

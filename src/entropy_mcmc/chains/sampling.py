@@ -171,5 +171,5 @@ def _keep(draws: list[Tensor], kept: range, start: int, trace: Trace) -> None:
     if first >= len(kept):
         return
     for draw, states in zip(draws, trace, strict=True):
-        chosen = states[:, kept[first] - start :: kept.step][:, : len(kept) - first]
-        draw[:, first : first + chosen.shape[1]] = chosen
+        due = states[:, kept[first] - start :: kept.step][:, : len(kept) - first]
+        draw[:, first : first + due.shape[1]] = due

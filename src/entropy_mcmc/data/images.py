@@ -86,8 +86,8 @@ def svhn(folder: Path, split: Split, checksum: bool) -> Arrays:
 
 def digits() -> Arrays:
     """The 8×8 digits of scikit-learn, pixels 0 … 16, from its file: importing it takes seconds."""
-    found = find_spec("sklearn")
-    file = Path(found.origin or "").parent / "datasets/data/digits.csv.gz" if found else Path()
+    spec = find_spec("sklearn")
+    file = Path(spec.origin or "").parent / "datasets/data/digits.csv.gz" if spec else Path()
     if file.is_file():
         rows = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     else:

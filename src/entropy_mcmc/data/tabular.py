@@ -72,8 +72,8 @@ def _flags(file: Path, rows: int, index: int) -> npt.NDArray[np.bool_]:
         raise damaged(file, f"`test` must be rows of {rows} flags, one row for each split")
     if check_count("index", index, least=0) >= len(flags):
         raise ConfigError(f"index must be in 0 … {len(flags) - 1} for {file.name}, got {index}")
-    chosen: npt.NDArray[np.bool_] = flags[index]
-    return chosen
+    of_split: npt.NDArray[np.bool_] = flags[index]
+    return of_split
 
 
 def read_npz(

@@ -138,9 +138,9 @@ def agreements(predictions: Tensor, labels: Sequence[tuple[Any, ...]]) -> tuple[
     by_cycle = None
     if len({*labels}) > len({label[:-1] for label in labels}):
         by_cycle = agreement(predictions, labels, "cycles")
-    found = tuple(each for each in (by_chain, by_cycle) if each is not None)
-    if found or len(labels) < 2 * LEAST:
-        return found
+    tests = tuple(each for each in (by_chain, by_cycle) if each is not None)
+    if tests or len(labels) < 2 * LEAST:
+        return tests
     half = len(labels) // 2
     by_half = agreement(predictions[-2 * half :], [0] * half + [1] * half, "halves")
     return () if by_half is None else (by_half,)
@@ -182,11 +182,11 @@ def exchangeable(
 def _within(squares: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
     """Sum of squared distances within groups over their size, for each row of labels."""
     each = max(1, CHUNK // (labels.shape[1] * len(sizes)))
-    found = []
+    sums = []
     for start in range(0, len(labels), each):
         own = one_hot(labels[start : start + each], len(sizes)).double()
-        found.append((own * (squares @ own)).sum(1) @ (1 / sizes.double()))
-    return torch.cat(found)
+        sums.append((own * (squares @ own)).sum(1) @ (1 / sizes.double()))
+    return torch.cat(sums)
 
 
 def _every_labelling(sizes: list[int]) -> Iterator[list[int]]:

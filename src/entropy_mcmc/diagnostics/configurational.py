@@ -2,7 +2,7 @@
 
 Under exp(−U/T) it is T for every fixed centre c (integrate by parts). Unlike the coupling
 thermometer it sees θ itself, so it also tests `gibbs`, SGLD and SGHMC; unlike it, it needs
-gradients, and the chain must have reached its law along every direction.
+gradients, and the chain must have reached its target along every direction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def configurational_temperature(sampler: Any, center: Sequence[Tensor] | None = 
             near the mode reads with less noise.
 
     Returns:
-        The reading, with the standard error √(2/d) of a Gaussian law around its centre: there
+        The reading, with the standard error √(2/d) of a Gaussian around its centre: there
         (θ−c)·∇U/T is χ²_d. Elsewhere the true error is larger: look at the scatter of readings.
     """
     total, size, index = 0.0, 0, 0
@@ -54,9 +54,9 @@ def configurational_temperature(sampler: Any, center: Sequence[Tensor] | None = 
 
 def _centre(center: Sequence[Tensor], index: int, param: Tensor) -> Tensor:
     if index >= len(center) or center[index].shape != param.shape:
-        found = tuple(center[index].shape) if index < len(center) else "nothing"
+        given = tuple(center[index].shape) if index < len(center) else "nothing"
         raise ConfigError(
             f"center must hold a tensor of shape {tuple(param.shape)} for parameter {index}, got "
-            f"{found}; pass one tensor per parameter, in the sampler's order"
+            f"{given}; pass one tensor per parameter, in the sampler's order"
         )
     return center[index]

@@ -107,10 +107,10 @@ class Diagnosis:
         if self.theta_temperature is not None:
             pair = self.theta_temperature
             rows.append(("of θ itself", f"{pair.reading} from {pair.cost}"))
-        for found in self.roles:
-            rows.append((found.role, found.mixing.brief("cycles")))
-            rows.append(("  weights", f"distance {found.weights}"))
-            rows.append(("  predictions", f"{found.compared} {found.predictions}"))
+        for entry in self.roles:
+            rows.append((entry.role, entry.mixing.brief("cycles")))
+            rows.append(("  weights", f"distance {entry.weights}"))
+            rows.append(("  predictions", f"{entry.compared} {entry.predictions}"))
         rows += [(f"[{item.severity}]", item.sentence) for item in self.advice]
         return "\n".join(["Diagnosis", *(_wrapped(*row) for row in rows)])
 
@@ -157,24 +157,24 @@ def diagnose(
     readings = independent([t.readings for t in followed])
     measured = verdict = None
     # Chains of a run share their settings: what is said of all is said once.
-    found = list(dict.fromkeys(item for t in followed for item in verdicts.on_coupling(t)))
+    advice = list(dict.fromkeys(item for t in followed for item in verdicts.on_coupling(t)))
     if readings:
         temperature = readings[-1].temperature
         ratio, error = average(readings)
         measured = Estimate(temperature * ratio, temperature * error)
         verdict = judge(readings, gradient_variance)
-        found += verdicts.on_temperature(verdict, temperature)
+        advice += verdicts.on_temperature(verdict, temperature)
     movement = _movement(roles[0].role, chains, chain_of)
-    found += verdicts.on_theta(theta_temperature, temperature)
-    found += verdicts.on_cold_target(temperature)
-    found += verdicts.on_clipping(clipped)
-    found += verdicts.on_standing(movement)
-    found += verdicts.on_agreement(roles) + verdicts.on_ess(roles)
-    found += verdicts.on_copies(roles, theta_temperature, temperature)
-    found += verdicts.on_notes(roles)
-    found.sort(key=lambda item: -verdicts.SEVERITIES.index(item.severity))
+    advice += verdicts.on_theta(theta_temperature, temperature)
+    advice += verdicts.on_cold_target(temperature)
+    advice += verdicts.on_clipping(clipped)
+    advice += verdicts.on_standing(movement)
+    advice += verdicts.on_agreement(roles) + verdicts.on_ess(roles)
+    advice += verdicts.on_copies(roles, theta_temperature, temperature)
+    advice += verdicts.on_notes(roles)
+    advice.sort(key=lambda item: -verdicts.SEVERITIES.index(item.severity))
     return Diagnosis(
-        temperature, measured, verdict, roles, tuple(found), theta_temperature, movement
+        temperature, measured, verdict, roles, tuple(advice), theta_temperature, movement
     )
 
 

@@ -69,8 +69,8 @@ def mixing(chains: Sequence[Any], *, max_functions: int = 200) -> Mixing:
         max_functions: At most this many of the predicted numbers are used, evenly spaced.
 
     >>> g = np.random.default_rng(0)
-    >>> found = mixing([g.normal(size=(100, 3)) for _ in range(4)])
-    >>> found.ess[0] > 200, found.rhat[0] < 1.05
+    >>> result = mixing([g.normal(size=(100, 3)) for _ in range(4)])
+    >>> result.ess[0] > 200, result.rhat[0] < 1.05
     (True, True)
     >>> print(mixing([np.eye(3)]).notes[0])
     3 draws are too few for an ESS: at least 12 are needed
@@ -126,8 +126,8 @@ def _summary(what: str, flat: list[Array], notes: list[str]) -> tuple[float, flo
         return None
     with np.errstate(all="ignore"):  # functions that stand still divide 0 by 0
         if what == "ess":
-            found = stats.ess(stacked, chain_axis=0, draw_axis=1, method="mean")
-            values = np.minimum(found, stacked.shape[0] * stacked.shape[1])
+            ess = stats.ess(stacked, chain_axis=0, draw_axis=1, method="mean")
+            values = np.minimum(ess, stacked.shape[0] * stacked.shape[1])
         else:
             values = stats.rhat(stacked, chain_axis=0, draw_axis=1, method="rank")
     values = values[np.isfinite(values)]

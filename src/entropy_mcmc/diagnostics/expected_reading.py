@@ -1,4 +1,4 @@
-r"""What the coupling thermometer should read: the law of δ = θ−θ_a, step by step.
+r"""What the coupling thermometer should read: the variance of δ = θ−θ_a, step by step.
 
 On a flat energy (h = 0) δ moves by itself, so its variance per coordinate is a scalar recursion
 that follows any schedule of lr, noise, T and η exactly. With q = α/η, α = lr/N:
@@ -121,7 +121,7 @@ def replicas_of(group: Mapping[str, Any]) -> int:
 
 
 def curvature_factor(group: Mapping[str, Any], h: float) -> float:
-    """By how much a mean curvature h of the full energy raises the stationary reading over h = 0.
+    """Ratio of the stationary reading at a mean curvature h of the full energy to that at h = 0.
 
     Both at T = 1 and exact gradients, from the closed forms of `stationary`.
 
@@ -135,7 +135,7 @@ def curvature_factor(group: Mapping[str, Any], h: float) -> float:
         return 1.0
     if group["guide_update"] == "exact":
         return stationary.exact_covariance(alpha, h, eta).difference / eta
-    alpha /= 1 + float(group["momentum"])  # the law with momentum is Euler's at α/(1+μ)
+    alpha /= 1 + float(group["momentum"])  # the variance with momentum is Euler's at α/(1+μ)
     y = replicas_of(group)
     if y > 1:
         flat = eta / y / (1 - (1 + y) * alpha / (2 * eta))

@@ -91,8 +91,8 @@ def pair_temperature(
 
     >>> g = torch.Generator().manual_seed(0)
     >>> draws = torch.randn(8, 5000, generator=g)
-    >>> found = pair_temperature(draws, draws, [0] * 8)
-    >>> found.verdict(1.0), abs(found.reading.value - 1) < found.margin
+    >>> estimate = pair_temperature(draws, draws, [0] * 8)
+    >>> estimate.verdict(1.0), abs(estimate.reading.value - 1) < estimate.margin
     ('right', True)
     """
     if len(theta) != len(cycles) or theta.shape != gradients.shape:
@@ -152,18 +152,18 @@ def read_pair_temperature(
         chain_of: Entry of `posterior.samples` → its chain, for a store of several chains.
     """
     check_count("per_sample", per_sample)
-    chosen = choose_samples(posterior.samples, most, chain_of)
+    picked = choose_samples(posterior.samples, most, chain_of)
     model = copy.deepcopy(posterior.model).train()
     params = [p for p in model.parameters() if p.requires_grad]
     decay = _decay(weight_decay, params)
     stream = iter(batches)
     rows, slopes = [], []
-    for index, _ in chosen:
+    for index, _ in picked:
         posterior.load(index, model)
         rows.append(_flat(params))
         noisy = [_gradient(model, params, loss, stream) for _ in range(per_sample)]
         slopes.append(num_data * (sum(noisy) / per_sample + decay * rows[-1]))
-    cycles = [cycle for _, cycle in chosen]
+    cycles = [cycle for _, cycle in picked]
     return pair_temperature(torch.stack(rows), torch.stack(slopes), cycles, batches=per_sample)
 
 

@@ -78,11 +78,11 @@ def separate(readings: Sequence[Reading]) -> tuple[Estimate, Estimate]:
             "different phases of the cycle, or pass gradient_variance"
         )
     normal = torch.linalg.inv((design / norms).T @ weight @ (design / norms))
-    found = normal @ (design / norms).T @ weight @ observed / norms
+    solution = normal @ (design / norms).T @ weight @ observed / norms
     errors = normal.diagonal().sqrt() / norms
     T = readings[0].temperature
-    injected = Estimate(T * float(found[0]), T * float(errors[0]))
-    return injected, Estimate(float(found[1]), float(errors[1]))
+    injected = Estimate(T * float(solution[0]), T * float(errors[0]))
+    return injected, Estimate(float(solution[1]), float(errors[1]))
 
 
 def judge(readings: Sequence[Reading], variance: Estimate | float | None = None) -> Verdict:
@@ -142,11 +142,11 @@ def independent(chains: Sequence[Sequence[Reading]]) -> list[Reading]:
     >>> [reading.clock for reading in independent([[one], [one]])]
     [2.0, 104.0]
     """
-    found: list[Reading] = []
+    joined: list[Reading] = []
     for readings in chains:
-        start = found[-1].clock + APART if found else 0.0
-        found += [replace(reading, clock=start + reading.clock) for reading in readings]
-    return found
+        start = joined[-1].clock + APART if joined else 0.0
+        joined += [replace(reading, clock=start + reading.clock) for reading in readings]
+    return joined
 
 
 def power(size: int, relative_error: float, *, threshold: float = THRESHOLD) -> float:

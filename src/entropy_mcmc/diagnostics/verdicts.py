@@ -46,15 +46,15 @@ class Advice:
 
 def on_coupling(thermometer: Thermometer) -> list[Advice]:
     """About η: is the guide tied too tightly, or not given time?"""
-    found = []
+    advice = []
     peak = thermometer.peak_coupling
     if peak > OSCILLATES and _has_euler(thermometer):
         text = f"lr/(ηN) reached {peak:.2g}: above {OSCILLATES} θ and θ_a oscillate"
         change = 'raise η above 2·lr/N, lower lr, or use guide_update="exact"'
-        found.append(Advice("warning", text, change))
+        advice.append(Advice("warning", text, change))
     if not thermometer.readings:
-        found.append(_no_reading(thermometer))
-    return found
+        advice.append(_no_reading(thermometer))
+    return advice
 
 
 def _has_euler(thermometer: Thermometer) -> bool:
@@ -158,19 +158,19 @@ def on_clipping(share: float | None) -> list[Advice]:
 
 def on_agreement(roles: Sequence[RoleDiagnosis]) -> list[Advice]:
     """About chains, cycles or halves that predict differently; θ and guide in one sentence."""
-    found = []
+    advice = []
     for groups, change in _AGREEMENT.items():
         own = [(r.role, a) for r in roles for a in r.agreements if a.groups == groups]
         by_kind = {kind: [(r, a) for r, a in own if a.verdict == kind] for kind in _SAID}
         if by_kind["differ"]:
             text = f"{_told(by_kind['differ'])}: {groups} predict differently{_MEANING[groups]}"
-            found.append(Advice("warning", text, change))
+            advice.append(Advice("warning", text, change))
             break  # chains that differ have cycles that differ
         for kind, (severity, said) in _SAID.items():
             if by_kind[kind]:
                 text = f"{_told(by_kind[kind])}: {said.format(groups=groups)}"
-                found.append(Advice(severity, text, change if severity == "note" else ""))
-    return found
+                advice.append(Advice(severity, text, change if severity == "note" else ""))
+    return advice
 
 
 _SAID = {
@@ -221,16 +221,16 @@ def on_copies(
     Where θ's own temperature was read, it says how far samples should be apart, and the absolute
     limit on predictions is not needed: a narrow posterior has samples that predict alike.
     """
-    found = []
+    advice = []
     alike = [(r.role, f"{r.moved:.2%}") for r in roles if r.moved is not None and r.moved < MOVED]
     if alike and pair is None:
         text = (
             f"{_told(alike)} of the predicted probability moves between two samples of a cycle: "
             f"near copies, whose average is as good as one of them"
         )
-        found.append(Advice("warning", text, _SPREAD))
+        advice.append(Advice("warning", text, _SPREAD))
     if pair is not None and temperature and pair.verdict(temperature) == "near copies":
-        return found  # said with its size
+        return advice  # said with its size
     near = [(r.role, _relative(r.weights)) for r in roles]
     close = [(role, f"{share:.1%}") for role, share in near if share is not None and share < COPIES]
     if close:
@@ -238,8 +238,8 @@ def on_copies(
             f"{_told(close)}: samples of a cycle are that far apart, measured by the distance of "
             f"different cycles: near copies"
         )
-        found.append(Advice("note", text, _SPREAD))
-    return found
+        advice.append(Advice("note", text, _SPREAD))
+    return advice
 
 
 _SPREAD = "a longer noisy part, a larger lr in it, or a higher T"

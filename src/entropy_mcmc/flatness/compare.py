@@ -128,18 +128,18 @@ def compare(
     """
     if not states:
         raise ConfigError("states must name at least one state, got none")
-    chosen = settings or Settings()
-    small = _in_batches(data if hessian_data is None else hessian_data, chosen.batch)
-    some = _first(test, chosen.test_rows)
+    s = settings or Settings()
+    small = _in_batches(data if hessian_data is None else hessian_data, s.batch)
+    some = _first(test, s.test_rows)
     rows, measured = [], {}
     with restoring(model):
         for name, state in states.items():
             load(model, state)
-            curves = _measure(model, loss, data, small, some, error, chosen)
-            row = _row(name, model, loss, data, small, test, error, chosen, curves)
-            rows.append(_with_learning(row, model, loss, data, chosen.learning))
+            curves = _measure(model, loss, data, small, some, error, s)
+            row = _row(name, model, loss, data, small, test, error, s, curves)
+            rows.append(_with_learning(row, model, loss, data, s.learning))
             measured[name] = curves
-    sizes = Sizes(_count(data), _count(small), chosen.rho, float(chosen.distances[-1]))
+    sizes = Sizes(_count(data), _count(small), s.rho, float(s.distances[-1]))
     return Comparison(rows, measured, sizes)
 
 
@@ -148,12 +148,12 @@ def _with_learning(
 ) -> Row:
     if sampling is None:
         return row
-    found = estimate(model, loss, data, sampling)
+    coefficient = estimate(model, loss, data, sampling)
     return replace(
         row,
-        learning_coefficient=_finite(found.value),
-        learning_coefficient_error=_finite(found.standard_error),
-        learning_coefficient_warning="; ".join(found.warnings) or None,
+        learning_coefficient=_finite(coefficient.value),
+        learning_coefficient_error=_finite(coefficient.standard_error),
+        learning_coefficient_warning="; ".join(coefficient.warnings) or None,
     )
 
 
@@ -173,8 +173,8 @@ def _first(test: Data | None, rows: int) -> Data | None:
     """Evenly spaced rows of a test set in memory; another one is used whole."""
     if test is None or not is_pair(test) or len(test[0]) <= rows:
         return test
-    chosen = torch.linspace(0, len(test[0]) - 1, rows).long()
-    return test[0][chosen], test[1][chosen]
+    index = torch.linspace(0, len(test[0]) - 1, rows).long()
+    return test[0][index], test[1][index]
 
 
 def _count(data: Data) -> int:

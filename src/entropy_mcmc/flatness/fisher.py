@@ -68,11 +68,11 @@ def fisher_diagonal(
 
 
 def _per_sample_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
-    found = {name: p.detach() for name, p in parameters(model).items()}
+    trained = {name: p.detach() for name, p in parameters(model).items()}
     rest = {
         name: t.detach()
         for name, t in (*model.named_parameters(), *model.named_buffers())
-        if name not in found
+        if name not in trained
     }
 
     def sample_loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def _per_sample_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Ten
     mapped = torch.func.vmap(torch.func.grad(sample_loss), in_dims=(None, 0, 0))
 
     def gradients(x: Tensor, y: Tensor) -> Tensor:
-        named = mapped(found, x, y)
+        named = mapped(trained, x, y)
         return torch.cat([g.flatten(1) for g in named.values()], dim=1)
 
     return gradients

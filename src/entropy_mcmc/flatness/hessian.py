@@ -33,28 +33,28 @@ Array = NDArray[np.float64]
 @torch.enable_grad()
 def hessian_products(model: nn.Module, loss: Loss, data: Data, vectors: Tensor) -> Tensor:
     """H·v for every row v of `vectors` (k, d): one pass over the data for all k rows."""
-    found = list(parameters(model).values())
+    params = list(parameters(model).values())
     total, count = torch.zeros_like(vectors), 0
     with evaluating(model):
         for x, y in batches(data, device_of(model)):
             value = loss(model(x), y)
             grads = torch.autograd.grad(
-                value, found, create_graph=True, allow_unused=True, materialize_grads=True
+                value, params, create_graph=True, allow_unused=True, materialize_grads=True
             )
             flat = torch.cat([g.reshape(-1) for g in grads])
             for row, v in zip(total, vectors, strict=True):
-                row += _second(flat, found, v) * len(x)
+                row += _second(flat, params, v) * len(x)
             count += len(x)
     if count == 0:
         raise ConfigError("data must hold at least one sample, got none")
     return total / count
 
 
-def _second(flat: Tensor, found: list[nn.Parameter], v: Tensor) -> Tensor:
+def _second(flat: Tensor, params: list[nn.Parameter], v: Tensor) -> Tensor:
     if not flat.requires_grad:  # the loss is linear in the parameters
         return torch.zeros_like(v)
     parts = torch.autograd.grad(
-        flat, found, v, retain_graph=True, allow_unused=True, materialize_grads=True
+        flat, params, v, retain_graph=True, allow_unused=True, materialize_grads=True
     )
     return torch.cat([part.reshape(-1) for part in parts])
 

@@ -100,7 +100,7 @@ def interpolate_random(
     refresh: Refresh = "fixed",
     seed: int = 0,
 ) -> Interpolation:
-    """From θ towards random directions; `error` is measured on `test` if that is given.
+    """Loss along lines from θ in random directions; `error` is measured on `test` if given.
 
     `refresh` is "fixed" (the model's own batch-norm statistics everywhere) or a function of the
     model that re-estimates them at every point.
@@ -130,7 +130,7 @@ def interpolate_between(
     error: Loss = classification_error,
     refresh: Refresh = "fixed",
 ) -> Interpolation:
-    """From one state to another, such as θ and θ_a; fractions outside [0, 1] go beyond.
+    """Loss along the line from one state to another, such as θ and θ_a, and beyond outside [0, 1].
 
     With `refresh="fixed"` the buffers are those of `start` on the whole line, the end included:
     with batch norm, pass a function that re-estimates them.

@@ -124,8 +124,8 @@ def local_learning_coefficient(
     >>> def loss(output, target):
     ...     return (output - target).square().mean() / 2
     >>> data = x, model(x).detach()
-    >>> found = local_learning_coefficient(model, loss, data, localisation=2, steps=800, chains=2)
-    >>> 0.6 < found.value < 1.2  # two regular parameters, less what the localisation holds
+    >>> result = local_learning_coefficient(model, loss, data, localisation=2, steps=800, chains=2)
+    >>> 0.6 < result.value < 1.2  # two regular parameters, less what the localisation holds
     True
     """
     sampling = LocalSampling(
@@ -140,11 +140,11 @@ def local_learning_coefficient(
         batch_size=batch_size,
         seed=seed,
     )
-    found = estimate(model, loss, data, sampling)
-    if found.warnings:
-        text = "; ".join(found.warnings)
+    result = estimate(model, loss, data, sampling)
+    if result.warnings:
+        text = "; ".join(result.warnings)
         warnings.warn(f"the learning coefficient is not trustworthy: {text}", stacklevel=2)
-    return found
+    return result
 
 
 def estimate(
@@ -212,7 +212,7 @@ def _scales(model: nn.Module, scale: Scale | None) -> list[Tensor]:
 
 
 def _root_mean_square(p: Tensor, whole: Tensor) -> Tensor:
-    """Of a tensor, or, where it is all zero, of the whole network."""
+    """RMS of a tensor, or, where it is all zero, of the whole network."""
     for values in (p.detach(), whole, torch.ones(())):
         size = values.square().mean().sqrt()
         if float(size) > 0:

@@ -114,11 +114,11 @@ class _Draws:
         self.rhat: float | None = None
         if not whole:
             return
-        found = mixing(chains)
+        summary = mixing(chains)
         draws = np.concatenate(chains)
         self.mean = float(draws.mean())
-        self.ess = found.ess[0] if found.ess else None
-        self.rhat = found.rhat[0] if found.rhat else None
+        self.ess = summary.ess[0] if summary.ess else None
+        self.rhat = summary.rhat[0] if summary.rhat else None
         if self.ess:
             self.error = float(draws.std(ddof=1)) / math.sqrt(self.ess)
 

@@ -57,8 +57,8 @@ def subset(data: Batch, count: int, *, seed: int = 0) -> Batch:
     x, y = data
     if check_count("count", count) > len(x):
         raise ConfigError(f"count must be at most {len(x)}, the size of the data, got {count}")
-    chosen = torch.randperm(len(x), generator=generator(seed))[:count].sort().values
-    return x[chosen.to(x.device)], y[chosen.to(y.device)]
+    index = torch.randperm(len(x), generator=generator(seed))[:count].sort().values
+    return x[index.to(x.device)], y[index.to(y.device)]
 
 
 def generator(seed: int) -> torch.Generator:
@@ -68,10 +68,10 @@ def generator(seed: int) -> torch.Generator:
 
 def parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The trainable parameters; frozen ones are no part of the basin."""
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not found:
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not trained:
         raise ConfigError("model must have a parameter with requires_grad=True, got none")
-    return found
+    return trained
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -94,9 +94,9 @@ def state_vector(model: nn.Module, state: State) -> Tensor:
 
 def unflatten(model: nn.Module, flat: Tensor) -> dict[str, Tensor]:
     """A flat tensor back into named shapes (views)."""
-    found = parameters(model)
-    parts = torch.split(flat, [p.numel() for p in found.values()])
-    return {n: part.view_as(p) for (n, p), part in zip(found.items(), parts, strict=True)}
+    named = parameters(model)
+    parts = torch.split(flat, [p.numel() for p in named.values()])
+    return {n: part.view_as(p) for (n, p), part in zip(named.items(), parts, strict=True)}
 
 
 @torch.no_grad()
@@ -172,11 +172,11 @@ def mean_over(model: nn.Module, score: Loss, data: Data) -> float:
 @torch.enable_grad()
 def mean_gradient(model: nn.Module, loss: Loss, data: Data) -> Tensor:
     """∇ of the mean loss as one flat tensor; `.grad` is not touched."""
-    found = list(parameters(model).values())
+    params = list(parameters(model).values())
     total, count = torch.zeros_like(vector(model)), 0
     for x, y in batches(data, device_of(model)):
         grads = torch.autograd.grad(
-            loss(model(x), y), found, allow_unused=True, materialize_grads=True
+            loss(model(x), y), params, allow_unused=True, materialize_grads=True
         )
         total += torch.cat([g.reshape(-1) for g in grads]) * len(x)
         count += len(x)

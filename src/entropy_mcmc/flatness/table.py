@@ -54,7 +54,7 @@ def _learning_notes(records: Sequence[Record], sizes: Sizes) -> list[str]:
 def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]]]:
     traces = [f"{r['trace']:.4g} \u00b1 {r['trace_error']:.2g}" for r in records]
     learning = [_learning_cell(record) for record in records]
-    found = [
+    lines = [
         ("training loss", _cells(records, "loss")),
         ("test error", _cells(records, "test_error")),
         ("Fisher diagonal, mean", _cells(records, "fisher_mean")),
@@ -65,7 +65,7 @@ def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]
         (f"rise of the loss, random directions at {sizes.distance:g}", _cells(records, "rise")),
         ("local learning coefficient", learning),
     ]
-    return [line for line in found if any(line[1])]
+    return [line for line in lines if any(line[1])]
 
 
 def _learning_cell(record: Record) -> str:

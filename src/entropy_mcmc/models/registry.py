@@ -42,12 +42,12 @@ def options(name: str) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters}
 
 
-def build(name: str, **chosen: Any) -> nn.Module:
+def build(name: str, **given: Any) -> nn.Module:
     """Build a model by name; every model takes `outputs`, the rest differs (see `options`).
 
     Args:
         name: One of `names()`.
-        **chosen: Options of that model, such as `outputs=100` or `norm="frn"`.
+        **given: Options of that model, such as `outputs=100` or `norm="frn"`.
 
     >>> build("mlp", in_features=64, outputs=10, hidden=(32, 32))
     MLP(
@@ -61,14 +61,14 @@ def build(name: str, **chosen: Any) -> nn.Module:
     )
     """
     known = options(name)
-    for option in chosen:
+    for option in given:
         if option not in known:
             raise ConfigError(
                 f"model {name!r} has no option {option!r}{suggestion(option, known)}, got "
-                f"{option}={chosen[option]!r}; "
+                f"{option}={given[option]!r}; "
                 f"its options are {', '.join(known)}"
             )
-    return _builder(name)(**chosen)
+    return _builder(name)(**given)
 
 
 def _builder(name: str) -> Callable[..., nn.Module]:

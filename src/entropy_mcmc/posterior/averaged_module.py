@@ -119,18 +119,18 @@ def filled_networks(blank: nn.Module, loads: Iterable[Load]) -> list[nn.Module]:
 def _frozen_modules(model: nn.Module, same: set[str]) -> list[nn.Module]:
     """The largest submodules that have parameters, all of them the same in every sample."""
     kept = {id(layout(model).slots[name].tensor) for name in same}
-    found: list[nn.Module] = []
+    modules: list[nn.Module] = []
 
     def visit(module: nn.Module) -> None:
         tensors = [*module.parameters(), *module.buffers()]
         if tensors and module is not model and all(id(t) in kept for t in tensors):
-            found.append(module)
+            modules.append(module)
             return
         for child in module.children():
             visit(child)
 
     visit(model)
-    return list({id(module): module for module in found}.values())
+    return list({id(module): module for module in modules}.values())
 
 
 def _with_state(

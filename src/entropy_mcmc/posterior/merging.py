@@ -28,9 +28,9 @@ def chosen_keys(samples: Sequence[Sample], choice: Choice) -> frozenset[Key]:
         ConfigError: A number is out of range, or nothing is chosen.
     """
     if isinstance(choice, slice):
-        chosen = list(samples[choice])
+        picked = list(samples[choice])
     elif callable(choice):
-        chosen = [sample for sample in samples if choice(sample)]
+        picked = [sample for sample in samples if choice(sample)]
     else:
         for number in choice:
             if not -len(samples) <= number < len(samples):
@@ -38,10 +38,10 @@ def chosen_keys(samples: Sequence[Sample], choice: Choice) -> frozenset[Key]:
                     f"a number of a sample must be at least {-len(samples)} and less than "
                     f"{len(samples)}, got {number}"
                 )
-        chosen = [samples[number] for number in choice]
-    if not chosen:
+        picked = [samples[number] for number in choice]
+    if not picked:
         raise ConfigError(f"a subset must have at least one of the {len(samples)} samples, got 0")
-    return frozenset(sample.key for sample in chosen)
+    return frozenset(sample.key for sample in picked)
 
 
 def require_all_samples(keys: frozenset[Key] | None, method: str) -> None:

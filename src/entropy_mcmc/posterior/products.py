@@ -75,8 +75,8 @@ class Products(Predictor):
         samples = [sample for sample in self.samples if roles in ("both", sample.role)]
         if not samples:
             raise StateError(f"{self!r} has no samples with roles={roles!r}; collect some first")
-        chosen = in_mode(samples, mode_of(samples[-1]) if mode is None else mode)
-        return averaged_network(copied(self.model), self._reader, chosen, loader)
+        of_mode = in_mode(samples, mode_of(samples[-1]) if mode is None else mode)
+        return averaged_network(copied(self.model), self._reader, of_mode, loader)
 
     def as_module(
         self, *, roles: str = "both", temperature: TemperatureScaling | None = None

@@ -94,13 +94,13 @@ class Reader:
 
 def predictable(samples: Iterable[Sample], roles: str, who: str) -> list[Sample]:
     """The samples of these roles, which must have batch-norm statistics of their own."""
-    chosen = [sample for sample in samples if roles in ("both", sample.role)]
-    if not chosen:
+    selected = [sample for sample in samples if roles in ("both", sample.role)]
+    if not selected:
         raise StateError(f"{who} has no samples with roles={roles!r}; collect some first")
-    stale = sum(sample.batchnorm == "stale" for sample in chosen)
+    stale = sum(sample.batchnorm == "stale" for sample in selected)
     if stale:
         raise StateError(
-            f"{stale} of {len(chosen)} samples have batch-norm statistics of other weights; "
+            f"{stale} of {len(selected)} samples have batch-norm statistics of other weights; "
             "call posterior.refresh_batchnorm(train_loader) first"
         )
-    return chosen
+    return selected

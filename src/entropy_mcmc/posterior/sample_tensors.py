@@ -61,13 +61,13 @@ def _is_thinned(manifest: Manifest, step: int) -> bool:
     return is_replay(manifest, step) or manifest.offered % manifest.thin != 0
 
 
-def split(found: Layout, optimizer: Any) -> tuple[dict[str, Slot], dict[str, Slot]]:
+def split(model_layout: Layout, optimizer: Any) -> tuple[dict[str, Slot], dict[str, Slot]]:
     """Slots that belong to each sample, and parameters that nobody samples."""
     if optimizer is None:
-        owned = {id(s.tensor) for s in found.slots.values() if s.tensor.requires_grad}
+        owned = {id(s.tensor) for s in model_layout.slots.values() if s.tensor.requires_grad}
     else:
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not owned & {id(slot.tensor) for slot in found.slots.values()}:
+        if not owned & {id(slot.tensor) for slot in model_layout.slots.values()}:
             raise ConfigError(
                 f"the {type(optimizer).__name__} given to collect moves no parameter of the "
                 "posterior's model; make the posterior with the model whose parameters the "
@@ -75,7 +75,7 @@ def split(found: Layout, optimizer: Any) -> tuple[dict[str, Slot], dict[str, Slo
             )
     own: dict[str, Slot] = {}
     shared: dict[str, Slot] = {}
-    for name, slot in found.stored.items():
+    for name, slot in model_layout.stored.items():
         mine = not slot.is_parameter or id(slot.tensor) in owned
         (own if mine else shared)[name] = slot
     if not any(slot.is_parameter for slot in own.values()):

@@ -39,8 +39,8 @@ def losses_of(each: Tensor, targets: Tensor, likelihood: str) -> Tensor:
         squares = (truth.double() - mean).square() / variance
         return 0.5 * (torch.log(2 * torch.pi * variance) + squares).mean(1)
     labels = class_numbers(truth, values.shape[2])
-    chosen = values.gather(2, labels.expand(len(values), -1)[..., None])
-    return -chosen.clamp_min(torch.finfo(torch.float32).tiny).log().mean((1, 2))
+    at_label = values.gather(2, labels.expand(len(values), -1)[..., None])
+    return -at_label.clamp_min(torch.finfo(torch.float32).tiny).log().mean((1, 2))
 
 
 def mode_of(sample: Sample) -> Mode:
@@ -50,12 +50,12 @@ def mode_of(sample: Sample) -> Mode:
 
 def in_mode(samples: Sequence[Sample], mode: Mode) -> list[Sample]:
     """Samples of one chain and cycle; between two of them lie no restarts."""
-    chosen = [sample for sample in samples if mode_of(sample) == tuple(mode)]
-    if not chosen:
+    of_mode = [sample for sample in samples if mode_of(sample) == tuple(mode)]
+    if not of_mode:
         there = sorted({mode_of(sample) for sample in samples})
         shown = ", ".join(map(str, there[:10])) + (", …" if len(there) > 10 else "")
         raise ConfigError(f"mode must be (chain, cycle), one of {shown}, got {mode}")
-    return chosen
+    return of_mode
 
 
 def averaged_network(

@@ -66,8 +66,8 @@ def layout(model: nn.Module) -> Layout:
 
     >>> tied = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     >>> tied[1].weight = tied[0].weight
-    >>> found = layout(nn.DataParallel(tied))
-    >>> list(found.slots), found.aliases
+    >>> named = layout(nn.DataParallel(tied))
+    >>> list(named.slots), named.aliases
     (['0.weight'], {'1.weight': '0.weight'})
     """
     walked = list(_walk(model))

@@ -113,7 +113,7 @@ def make_report(
     folders = [Path(run) for run in runs]
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError(f"runs must be different folders, got {', '.join(map(str, folders))}")
-    found = [
+    collected = [
         collect(
             folder,
             name,
@@ -126,7 +126,7 @@ def make_report(
         for i, (folder, name) in enumerate(zip(folders, names(folders), strict=True))
     ]
     target = Path(output) if output is not None else folders[0] / NAME
-    text = _page(found)
+    text = _page(collected)
     if len(text.encode()) > LARGEST:
         raise ConfigError(
             f"the page must be under {LARGEST:,} bytes, got {len(text.encode()):,}; "
@@ -134,7 +134,7 @@ def make_report(
         )
     with explained(target.parent), atomic(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return target, [run.why for run in found if run.lost]
+    return target, [run.why for run in collected if run.lost]
 
 
 def _page(runs: list[RunData]) -> str:

@@ -87,15 +87,15 @@ def _best(
 ) -> dict[str, int | None]:
     """The run with the decided best value of each column."""
     members = [whole(run) for run in runs]
-    found = {}
+    best = {}
     for name in columns:
         if name in ROWS:
             error = row_error(members, name)
         else:
             draws = {"ece": ece_draws, "auroc": auroc_draws}.get(name, lambda _: None)
             error = resampled_error([draws(run.predicted) for run in runs])
-        found[name] = decided_best(name, [own.get(name) for own in scores], error)
-    return found
+        best[name] = decided_best(name, [own.get(name) for own in scores], error)
+    return best
 
 
 def _scores(run: RunData) -> dict[str, float]:
@@ -200,7 +200,7 @@ def detectors(runs: Sequence[RunData]) -> list[Figure]:
         for name, probs in run.predicted.ood.items():
             other = metrics.predictive_entropy(probs)
             curves.setdefault(name, []).append((run.name, known, other, i, i, i))
-    return [ood.roc_figure(found, f"ROC: {ood.ood_name(name)}") for name, found in curves.items()]
+    return [ood.roc_figure(rates, f"ROC: {ood.ood_name(name)}") for name, rates in curves.items()]
 
 
 def corruptions(runs: Sequence[RunData]) -> list[Figure | None]:

@@ -18,10 +18,10 @@ SYMBOLS = {"theta": "θ", "guide": "θ_a"}
 
 def diagnostics_section(run: RunData) -> Section | None:
     """Verdict, temperature, mixing; what is not in the file is left out."""
-    found = run.diagnostics
-    if found is None:
+    diagnosis = run.diagnostics
+    if diagnosis is None:
         return None
-    advice = _merged(_tables(found.get("advice")))
+    advice = _merged(_tables(diagnosis.get("advice")))
     grave = [entry for entry in advice if entry.get("severity") != "note"]
     notes = [entry for entry in advice if entry.get("severity") == "note"]
     content: list[object] = [
@@ -29,8 +29,8 @@ def diagnostics_section(run: RunData) -> Section | None:
     ]
     content += [Markup("<h4>Notes</h4>"), bullets(map(_sentence, notes))] if notes else []
     if not content:
-        content.append(notice(str(found.get("text", "nothing to diagnose"))))
-    table = _roles_table(found)
+        content.append(notice(str(diagnosis.get("text", "nothing to diagnose"))))
+    table = _roles_table(diagnosis)
     content += [table] if table else []
     figure = thermometer_figure(run)
     content += [figure] if figure else []
@@ -40,17 +40,17 @@ def diagnostics_section(run: RunData) -> Section | None:
         "warning": "Something deserves a look before these samples are used.",
         "problem": "These samples should not be used as they are.",
     }
-    lead = words.get(str(found.get("severity")), "") if advice else ""
-    return Section("diagnostics", "Diagnostics", f"{lead} {_checked(found)}".strip(), content)
+    lead = words.get(str(diagnosis.get("severity")), "") if advice else ""
+    return Section("diagnostics", "Diagnostics", f"{lead} {_checked(diagnosis)}".strip(), content)
 
 
-def _checked(found: dict[str, Any]) -> str:
+def _checked(diagnosis: dict[str, Any]) -> str:
     """Which questions were answered, and which could not be."""
-    entries = _tables(found.get("roles"))
+    entries = _tables(diagnosis.get("roles"))
     compared = [a for entry in entries for a in _tables(entry.get("agreements"))]
     questions = {
         "whether the chain is at its temperature": bool(
-            found.get("measured") or found.get("theta_temperature")
+            diagnosis.get("measured") or diagnosis.get("theta_temperature")
         ),
         "whether its cycles or chains agree": any(a.get("verdict") != "too few" for a in compared),
         "whether its samples differ": any(
@@ -89,9 +89,9 @@ def _sentence(entry: dict[str, Any]) -> str:
     return f"{text}. To change: {change}." if change else str(text)
 
 
-def _roles_table(found: dict[str, Any]) -> Table | None:
+def _roles_table(diagnosis: dict[str, Any]) -> Table | None:
     """One column for each variable."""
-    entries = _tables(found.get("roles"))
+    entries = _tables(diagnosis.get("roles"))
     measured = [(words, [look(entry) for entry in entries]) for words, look in MIXING.items()]
     rows = [
         [words, *(number(value) for value in values)]

@@ -96,17 +96,17 @@ def paired(first: Floats, second: Floats) -> tuple[float, float]:
 
 
 def nll_difference(first: Floats, second: Floats) -> Difference:
-    """Of the losses of rows, in nats."""
+    """Difference of the mean losses of rows, in nats."""
     return Difference(NLL, *paired(first, second), NLL_MARGIN)
 
 
 def accuracy_difference(first: Floats, second: Floats) -> Difference:
-    """Of rows that are right (1) or wrong (0)."""
+    """Difference of the shares of rows that are right (1), not wrong (0)."""
     return Difference(ACCURACY, *paired(first, second), ACCURACY_MARGIN, lower_is_better=False)
 
 
 def rmse_difference(first: Floats, second: Floats) -> Difference:
-    """Of the squared errors of rows, as a difference of RMSE; the margin is 1 % of theirs.
+    """Difference of RMSE, from the squared errors of rows; the margin is 1 % of the second.
 
     a − b = (a² − b²)/(a + b), whose error is that of the mean of squares over a + b.
     """

@@ -33,13 +33,13 @@ PICTURES = {
 }
 
 
-def flatness_section(found: Flatness | None) -> Section | None:
+def flatness_section(flatness: Flatness | None) -> Section | None:
     """The table of `emcmc flatness` and its pictures."""
-    if found is None or not found.rows:
+    if flatness is None or not flatness.rows:
         return None
-    columns = [c for c in FLATNESS_COLUMNS if any(row.get(c) is not None for row in found.rows)]
+    columns = [c for c in FLATNESS_COLUMNS if any(row.get(c) is not None for row in flatness.rows)]
     rows = [
-        [row.get("name", "?"), *(_cell(column, row) for column in columns)] for row in found.rows
+        [row.get("name", "?"), *(_cell(column, row) for column in columns)] for row in flatness.rows
     ]
     table = Table(
         "Flatness of the last samples",
@@ -47,7 +47,7 @@ def flatness_section(found: Flatness | None) -> Section | None:
         rows,
     )
     meanings = [FLATNESS_COLUMNS[c] for c in columns if FLATNESS_COLUMNS[c][1]]
-    pictures = [(PICTURES[name], base64_of(data)) for name, data in found.pictures.items()]
+    pictures = [(PICTURES[name], base64_of(data)) for name, data in flatness.pictures.items()]
     return Section(
         "flatness",
         "Flatness",
@@ -55,20 +55,20 @@ def flatness_section(found: Flatness | None) -> Section | None:
         "Measured at the last sample of each variable.",
         [
             table,
-            *_learning_notices(found),
+            *_learning_notices(flatness),
             piece("meanings", meanings),
             piece("pictures", pictures),
         ],
     )
 
 
-def _learning_notices(found: Flatness) -> list[Markup]:
+def _learning_notices(flatness: Flatness) -> list[Markup]:
     """Why a learning coefficient is not to be trusted."""
     return [
         notice(
             f"Learning coefficient of {row.get('name', '?')}, not trustworthy: {text}", "warning"
         )
-        for row in found.rows
+        for row in flatness.rows
         if isinstance(text := row.get("learning_coefficient_warning"), str)
     ]
 

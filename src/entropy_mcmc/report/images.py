@@ -36,21 +36,21 @@ def confidently_wrong(probs: Floats, targets: npt.NDArray[np.int64], count: int 
     return np.asarray(wrong[order[:count]])
 
 
-def gallery(found: Classified, places: Ranking, title: str, words: str, data: str) -> Markup:
+def gallery(predicted: Classified, places: Ranking, title: str, words: str, data: str) -> Markup:
     """Images with the truth, the most probable classes and how much the samples disagree."""
-    images = found.rows.images
+    images = predicted.rows.images
     assert images is not None
-    probs = found.average()
+    probs = predicted.average()
     info = (
         metrics.mutual_information(
-            found.each[:, places].astype(np.float64) if len(places) else found.each[:, :0]
+            predicted.each[:, places].astype(np.float64) if len(places) else predicted.each[:, :0]
         )
         if len(places)
         else np.zeros(0)
     )
     cards, rows = [], []
     for place, disagreement in zip(places, info, strict=True):
-        truth = class_name(data, int(found.targets[place]))
+        truth = class_name(data, int(predicted.targets[place]))
         best = [(class_name(data, int(k)), float(probs[place, k])) for k in _best(probs[place])]
         cards.append(_card(images[place], truth, best))
         rows.append(

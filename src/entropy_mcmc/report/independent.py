@@ -14,7 +14,7 @@ from entropy_mcmc.report.run_data import RunData, chain_and_step
 class Different:
     """K of the run's samples, and what was compared: "chains" or "cycles"; None for neither."""
 
-    found: EffectiveNetworks | None
+    networks: EffectiveNetworks | None
     compared: str
     samples: int
 
@@ -29,35 +29,35 @@ def effectively_different(run: RunData) -> Different | None:
     chains = [chain_and_step(sample)[0] for sample in run.samples]
     cycles = [(chain, sample.cycle) for chain, sample in zip(chains, run.samples, strict=True)]
     for compared, labels in (("chains", chains), ("cycles", cycles)):
-        found = effective_networks(values, labels)
-        if found is not None:
-            return Different(found, compared, len(values))
+        networks = effective_networks(values, labels)
+        if networks is not None:
+            return Different(networks, compared, len(values))
     return Different(None, "", len(values))
 
 
 def in_words(told: Different) -> str:
     """A sentence."""
-    if told.found is None:
+    if told.networks is None:
         return (
             f"How many of the {told.samples} networks are effectively different is not known: one "
             "chain of one cycle has nothing to compare them with (use --chains 2)."
         )
-    if told.found.chains == told.samples:
+    if told.networks.chains == told.samples:
         part = told.compared.removesuffix("s")
         own = f"The {told.samples} networks are each of a {part} of its own"
         if told.compared == "chains":
             return f"{own}: they count as independent."
         return f"{own}; how independent these are is not known (--chains 2 measures it)."
-    count = number(told.found.value, 2)
+    count = number(told.networks.value, 2)
     if told.compared == "chains":
         return (
             f"The {told.samples} networks are worth about {count} independent ones: predictions "
-            f"within a chain have correlation {number(told.found.correlation, 2)}, measured "
-            f"between {told.found.chains} chains."
+            f"within a chain have correlation {number(told.networks.correlation, 2)}, measured "
+            f"between {told.networks.chains} chains."
         )
     return (
         f"The {told.samples} networks are worth at most {count} independent ones: predictions "
-        f"within a cycle have correlation {number(told.found.correlation, 2)}, if cycles were "
+        f"within a cycle have correlation {number(told.networks.correlation, 2)}, if cycles were "
         "independent (--chains 2 measures it)."
     )
 
@@ -65,8 +65,8 @@ def in_words(told: Different) -> str:
 def tile(told: Different) -> tuple[str, str, str]:
     """Name, value and remark for the page's tiles."""
     name = "effectively different networks"
-    if told.found is None:
+    if told.networks is None:
         return name, "unknown", f"of {told.samples}, one chain of one cycle"
     most = "" if told.compared == "chains" else "≤ "
-    beside = f"of {told.samples}, from {told.found.chains} {told.compared}"
-    return name, f"{most}{number(told.found.value, 2)}", beside
+    beside = f"of {told.samples}, from {told.networks.chains} {told.compared}"
+    return name, f"{most}{number(told.networks.value, 2)}", beside

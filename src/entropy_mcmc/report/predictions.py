@@ -56,8 +56,8 @@ class Classified:
 
     def average(self, role: str = "both") -> Floats:
         """The predictive average over samples of a role."""
-        chosen = [i for i, own in enumerate(self.roles) if role in ("both", own)]
-        return unit(self.each[chosen].mean(axis=0, dtype=np.float64))
+        index = [i for i, own in enumerate(self.roles) if role in ("both", own)]
+        return unit(self.each[index].mean(axis=0, dtype=np.float64))
 
     @property
     def targets(self) -> npt.NDArray[Any]:
@@ -77,8 +77,8 @@ class Regressed:
 
     def moments(self, role: str = "both") -> tuple[Floats, Floats]:
         """Mean and variance of the mixture over samples of a role."""
-        chosen = [i for i, own in enumerate(self.roles) if role in ("both", own)]
-        means, noise = self.means[chosen], self.variances[chosen]
+        index = [i for i, own in enumerate(self.roles) if role in ("both", own)]
+        means, noise = self.means[index], self.variances[index]
         return means.mean(axis=0), noise.mean(axis=0) + means.var(axis=0)
 
     @property

@@ -85,11 +85,11 @@ class RunData:
 
     def losses(self) -> dict[int, list[Event]]:
         """Lines of the training by chain, in order."""
-        found: dict[int, list[Event]] = {}
+        by_chain: dict[int, list[Event]] = {}
         for event in self.events:
             if event["kind"] == "train" and math.isfinite(event.get("loss", math.nan)):
-                found.setdefault(int(event["chain"]), []).append(event)
-        return found
+                by_chain.setdefault(int(event["chain"]), []).append(event)
+        return by_chain
 
     def evaluation(self, name: str, who: str | None = None) -> Event:
         """The evaluation line of a set, empty where it was not evaluated."""

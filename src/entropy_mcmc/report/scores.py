@@ -37,13 +37,13 @@ class Member:
 
 
 def differences(ours: Member, other: Member) -> list[Difference]:
-    """Of NLL, and of accuracy or RMSE, paired over the rows."""
+    """Differences in NLL, and in accuracy or RMSE, paired over the rows."""
     if len(ours.rows["nll"]) != len(other.rows["nll"]):
         return []
-    found = [nll_difference(ours.rows["nll"], other.rows["nll"])]
+    judged = [nll_difference(ours.rows["nll"], other.rows["nll"])]
     if "squares" in ours.rows:
-        return [*found, rmse_difference(ours.rows["squares"], other.rows["squares"])]
-    return [*found, accuracy_difference(ours.rows["accuracy"], other.rows["accuracy"])]
+        return [*judged, rmse_difference(ours.rows["squares"], other.rows["squares"])]
+    return [*judged, accuracy_difference(ours.rows["accuracy"], other.rows["accuracy"])]
 
 
 def members(run: RunData) -> list[Member]:
@@ -51,15 +51,15 @@ def members(run: RunData) -> list[Member]:
     if run.predicted is None:
         return []
     score = _classify if isinstance(run.predicted, Classified) else _regress
-    found = [score(run.predicted, "both", WHOLE)]
+    scored = [score(run.predicted, "both", WHOLE)]
     if "guide" in run.predicted.roles and "theta" in run.predicted.roles:
-        found += [score(run.predicted, "theta", THETA), score(run.predicted, "guide", GUIDE)]
+        scored += [score(run.predicted, "theta", THETA), score(run.predicted, "guide", GUIDE)]
     if len(run.predicted.roles) > 1:
-        found.append(_single(singles(run.predicted)))
+        scored.append(_single(singles(run.predicted)))
     base = None if run.baseline is None else run.baseline.predicted
     if base is not None and type(base) is type(run.predicted):
-        found.append(score(base, "both", BASELINE))
-    return found
+        scored.append(score(base, "both", BASELINE))
+    return scored
 
 
 def whole(run: RunData) -> Member | None:
@@ -85,14 +85,14 @@ def singles(predicted: Predicted) -> list[Member]:
     ]
 
 
-def _single(found: list[Member]) -> Member:
-    shared = set.intersection(*(set(one.scores) for one in found))
+def _single(each: list[Member]) -> Member:
+    shared = set.intersection(*(set(one.scores) for one in each))
     means = {
-        name: float(np.mean([one.scores[name] for one in found]))
-        for name in found[0].scores
+        name: float(np.mean([one.scores[name] for one in each]))
+        for name in each[0].scores
         if name in shared
     }
-    rows = {name: np.mean([one.rows[name] for one in found], axis=0) for name in found[0].rows}
+    rows = {name: np.mean([one.rows[name] for one in each], axis=0) for name in each[0].rows}
     return Member(SINGLE, 1, means, rows)
 
 
@@ -103,9 +103,9 @@ def _classify(predicted: Predicted, role: str, name: str) -> Member:
 
 
 def _classified(name: str, networks: int, probs: Floats, targets: npt.NDArray[np.int64]) -> Member:
-    chosen = probs[np.arange(len(targets)), targets]
+    at_label = probs[np.arange(len(targets)), targets]
     with np.errstate(divide="ignore"):
-        losses = -np.log(chosen)
+        losses = -np.log(at_label)
     hits = (probs.argmax(1) == targets).astype(np.float64)
     rows = {"nll": losses, "accuracy": hits}
     return Member(name, networks, metrics.summary(probs, targets), rows)

@@ -35,12 +35,12 @@ TILES = ("accuracy", "rmse", "nll", "ece", "coverage")
 
 def sections(run: RunData) -> list[Section]:
     """Every section that has something to show."""
-    found = members(run)
+    scored = members(run)
     made = [
-        summary_section(run, found),
+        summary_section(run, scored),
         setup_section(run),
         learning_section(run),
-        quality_section(run, found),
+        quality_section(run, scored),
         regression_section(run),
         calibration_section(run),
         ood_section(run),
@@ -57,13 +57,13 @@ def cell(name: str, value: float | None) -> str:
     return percent(value) if name in SHARES else fixed(value)
 
 
-def summary_section(run: RunData, found: Sequence[Member]) -> Section:
+def summary_section(run: RunData, scored: Sequence[Member]) -> Section:
     """Verdict, tiles, sentences."""
-    line, severity = verdict(run, found)
+    line, severity = verdict(run, scored)
     content: list[object] = [
         Markup('<p class="verdict {}"><strong>Verdict.</strong> {}</p>').format(severity, line),
-        tiles(run, found),
-        bullets(sentences(run, found)),
+        tiles(run, scored),
+        bullets(sentences(run, scored)),
     ]
     content += [notice(words, "warning") for words in unfinished(run)]
     if run.why:
@@ -83,14 +83,14 @@ def unfinished(run: RunData) -> list[str]:
     ]
 
 
-def tiles(run: RunData, found: Sequence[Member]) -> Markup:
+def tiles(run: RunData, scored: Sequence[Member]) -> Markup:
     """The few numbers to remember, large."""
     shown: list[tuple[str, str, str]] = []
-    for name in TILES if found else ():
-        if name in found[0].scores:
-            other = next((m.scores[name] for m in found if m.name == BASELINE), None)
+    for name in TILES if scored else ():
+        if name in scored[0].scores:
+            other = next((m.scores[name] for m in scored if m.name == BASELINE), None)
             beside = "" if other is None else f"one SGD network: {cell(name, other)}"
-            shown.append((arrow(name), cell(name, found[0].scores[name]), beside))
+            shown.append((arrow(name), cell(name, scored[0].scores[name]), beside))
     base = {} if run.baseline is None else detection(run.baseline)
     for name, scores in detection(run).items():
         beside = f"one SGD network: {fixed(base[name]['auroc'])}" if name in base else ""
@@ -115,13 +115,13 @@ def learning_section(run: RunData) -> Section | None:
     return None if figure is None else Section("learning", "Learning", "", [figure])
 
 
-def quality_section(run: RunData, found: Sequence[Member]) -> Section | None:
+def quality_section(run: RunData, scored: Sequence[Member]) -> Section | None:
     """Scores of single samples, θ, θ_a, all and the baseline; and of the complete test set."""
     content: list[object] = []
-    if run.predicted is not None and found:
-        content.append(scores_table(found))
-        wanted = [m for m in ("nll", "accuracy", "rmse") if m in found[0].scores][:2]
-        figures = [quality.samples_figure(run, found, metric) for metric in wanted]
+    if run.predicted is not None and scored:
+        content.append(scores_table(scored))
+        wanted = [m for m in ("nll", "accuracy", "rmse") if m in scored[0].scores][:2]
+        figures = [quality.samples_figure(run, scored, metric) for metric in wanted]
         content.append([figure for figure in figures if figure is not None])
         content.append(rows_note(run))
     complete = complete_table(run)
@@ -148,10 +148,10 @@ def rows_note(run: RunData) -> Markup:
     ).format(words)
 
 
-def scores_table(found: Sequence[Member]) -> Table:
+def scores_table(scored: Sequence[Member]) -> Table:
     """One row per member."""
-    columns = [name for name in COLUMNS if name in found[0].scores]
-    rows = [[m.name, m.networks, *(_with_error(m, name) for name in columns)] for m in found]
+    columns = [name for name in COLUMNS if name in scored[0].scores]
+    rows = [[m.name, m.networks, *(_with_error(m, name) for name in columns)] for m in scored]
     head = ["who predicts", "networks", *map(arrow, columns)]
     return Table("Scores on the test rows (↑ higher is better, ↓ lower is better)", head, rows)
 
@@ -248,7 +248,7 @@ def _detection_rows(who: str, run: RunData) -> list[list[object]]:
 
 def detectors(run: RunData) -> list[ood.Detector]:
     """Curves of the posterior (solid) and of the baseline (dashed), a colour per set."""
-    found: list[ood.Detector] = []
+    shown: list[ood.Detector] = []
     for dash, (who, one) in enumerate((("", run), (", SGD", run.baseline))):
         if one is None or not isinstance(one.predicted, Classified):
             continue
@@ -256,8 +256,8 @@ def detectors(run: RunData) -> list[ood.Detector]:
         for slot, (name, probs) in enumerate(one.predicted.ood.items(), 1):
             other = metrics.predictive_entropy(probs)
             label = f"{ood.ood_name(name)}{who}"
-            found.append((label, known, other, None, slot, dash))
-    return found
+            shown.append((label, known, other, None, slot, dash))
+    return shown
 
 
 def images_section(run: RunData) -> Section | None:

@@ -1,6 +1,6 @@
 """Measured W2 of Entropy-MCMC against Theorem 1, printed and corrected, on quadratics.
 
-On a quadratic energy the chain's law is Gaussian at every step, so W2 is computed, not
+On a quadratic energy the chain's distribution is Gaussian at every step, so W2 is computed, not
 estimated: one 2×2 block (θ, θ_a) per curvature.
 """
 

@@ -18,35 +18,35 @@ SEVERITIES = ("ok", "note", "warning", "problem")
 RIVALS = {BASELINE: "one SGD network of the same gradient budget", SINGLE: "one of its samples"}
 
 
-def sentences(run: RunData, found: Sequence[Member]) -> list[str]:
+def sentences(run: RunData, scored: Sequence[Member]) -> list[str]:
     """What was sampled and how good it is, a sentence for each."""
     said = [_sampled(run)]
-    if not found:
+    if not scored:
         return said
-    rows = len(found[0].rows["nll"])
+    rows = len(scored[0].rows["nll"])
     if isinstance(run.predicted, Classified):
-        error = _spread(found[0].rows["accuracy"])
+        error = _spread(scored[0].rows["accuracy"])
         said.append(
-            f"The average of all {found[0].networks} is right on "
-            f"{percent(found[0].scores['accuracy'])} of {rows:,} test rows "
-            f"(± {100 * error:.1f} points); {_honesty(run.predicted, found[0])}."
+            f"The average of all {scored[0].networks} is right on "
+            f"{percent(scored[0].scores['accuracy'])} of {rows:,} test rows "
+            f"(± {100 * error:.1f} points); {_honesty(run.predicted, scored[0])}."
         )
     else:
         said.append(
-            f"The average of all {found[0].networks} misses the true value by "
-            f"{number(found[0].scores['rmse'])} (root mean square, in the target's units) on "
+            f"The average of all {scored[0].networks} misses the true value by "
+            f"{number(scored[0].scores['rmse'])} (root mean square, in the target's units) on "
             f"{rows:,} test rows, and its 95 % intervals hold "
-            f"{percent(found[0].scores['coverage'])} of the true values."
+            f"{percent(scored[0].scores['coverage'])} of the true values."
         )
     told = effectively_different(run)
     said += [in_words(told)] if told is not None else []
     # The verdict itself has the first of them.
-    return said + [_against(found[0], rival) for rival in rivals(found)[1:]]
+    return said + [_against(scored[0], rival) for rival in rivals(scored)[1:]]
 
 
-def rivals(found: Sequence[Member]) -> list[Member]:
+def rivals(scored: Sequence[Member]) -> list[Member]:
     """What the whole posterior must beat, the best in NLL first."""
-    there = [member for member in found if member.name in RIVALS]
+    there = [member for member in scored if member.name in RIVALS]
     return sorted(there, key=lambda member: member.scores["nll"])
 
 
@@ -84,21 +84,21 @@ def _against(ours: Member, rival: Member) -> str:
     return f"Against {RIVALS[rival.name]}: {told} (± one standard error, paired over test rows)."
 
 
-def verdict(run: RunData, found: Sequence[Member]) -> tuple[str, str]:
+def verdict(run: RunData, scored: Sequence[Member]) -> tuple[str, str]:
     """One line, and its severity: "ok" only where the run beats its best rival."""
-    if not found:
+    if not scored:
         return "Not judged: there are no predictions on test data.", "note"
     severity, parts = "note", []
-    there = rivals(found)
+    there = rivals(scored)
     if there:
-        judged = differences(found[0], there[0])
+        judged = differences(scored[0], there[0])
         word, severity = _judged(judged)
-        rows = len(found[0].rows["nll"])
-        told = ", ".join(_scored(difference, found[0], there[0]) for difference in judged)
+        rows = len(scored[0].rows["nll"])
+        told = ", ".join(_scored(difference, scored[0], there[0]) for difference in judged)
         parts.append(f"{word} {RIVALS[there[0].name]}: {told}; paired over {rows:,} test rows")
     else:
         parts.append("Not compared: the run has no baseline (--output.baseline sgd makes one)")
-    parts.append(_quality(run, found))
+    parts.append(_quality(run, scored))
     grave = str((run.diagnostics or {}).get("severity", "ok"))
     if grave in ("warning", "problem"):
         parts.append(f"Diagnostics show a {grave}")
@@ -114,43 +114,43 @@ def _scored(difference: Difference, ours: Member, rival: Member) -> str:
     return f"{difference.measure} {both} ({difference.amount})"
 
 
-def _judged(found: Sequence[Difference]) -> tuple[str, str]:
+def _judged(compared: Sequence[Difference]) -> tuple[str, str]:
     """Word and severity for the differences of NLL and of accuracy or RMSE.
 
     Only a lower NLL, with nothing worse, is good news.
     """
-    kinds = [difference.kind for difference in found]
+    kinds = [difference.kind for difference in compared]
     main = kinds[0] if kinds else "open"
     if "worse" in kinds and "better" in kinds:
         return (
-            f"Better in {_which(found, 'better')}, worse in {_which(found, 'worse')} than",
+            f"Better in {_which(compared, 'better')}, worse in {_which(compared, 'worse')} than",
             "warning",
         )
     if "worse" in kinds:
         return (
-            "Worse than" if main == "worse" else f"Worse in {_which(found, 'worse')} than",
+            "Worse than" if main == "worse" else f"Worse in {_which(compared, 'worse')} than",
             "warning",
         )
     if main == "better":
         return "Better than", "ok"
     if "better" in kinds:
-        return f"Better only in {_which(found, 'better')} than", "note"
+        return f"Better only in {_which(compared, 'better')} than", "note"
     if set(kinds) == {"alike"}:
         return "As good as", "note"
     return "Not shown to be better than", "note"
 
 
-def _which(found: Sequence[Difference], kind: str) -> str:
-    return " and ".join(d.measure for d in found if d.kind == kind)
+def _which(compared: Sequence[Difference], kind: str) -> str:
+    return " and ".join(d.measure for d in compared if d.kind == kind)
 
 
-def _quality(run: RunData, found: Sequence[Member]) -> str:
+def _quality(run: RunData, scored: Sequence[Member]) -> str:
     if isinstance(run.predicted, Classified):
-        ece = found[0].scores["ece"]
+        ece = scored[0].scores["ece"]
         trust = "Well calibrated" if ece <= HONEST else "Not well calibrated"
         return f"{trust} (ECE {number(ece)})"
-    inside = found[0].scores["coverage"]
-    width = math.sqrt(0.95 * 0.05 / len(found[0].rows["nll"]))
+    inside = scored[0].scores["coverage"]
+    width = math.sqrt(0.95 * 0.05 / len(scored[0].rows["nll"]))
     told = f"Its 95 % intervals hold {percent(inside)} of the true values"
     if abs(inside - 0.95) <= 2 * width:
         return told

@@ -217,7 +217,7 @@ class Chain:
             context.posterior.collect(self.sampler, step=key, cycle=cycle, chain=self.number)
 
     def _read(self) -> None:
-        """Read the thermometer, once the guide has had the time to reach its law."""
+        """Read the thermometer, once the guide has had the time to reach its distribution."""
         if self.thermometer is None or not self.thermometer.ready:
             return
         reading = self.thermometer.read()

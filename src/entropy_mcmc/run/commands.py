@@ -87,21 +87,21 @@ def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: T
     print(table(evaluate(loaded, corruption_types(corruptions), SEVERITIES)))
 
 
-def corruption_types(chosen: Sequence[str]) -> tuple[str, ...]:
+def corruption_types(names: Sequence[str]) -> tuple[str, ...]:
     """`all`, `none`, or names.
 
     >>> corruption_types(["none"])
     ()
     """
-    if list(chosen) == ["none"]:
+    if list(names) == ["none"]:
         return ()
     known = data_sets.corruption_names()
-    if list(chosen) == ["all"]:
+    if list(names) == ["all"]:
         return known
-    for name in chosen:
+    for name in names:
         if name not in known:
             raise ConfigError(f"corruptions must be all, none or of {', '.join(known)}, got {name}")
-    return tuple(chosen)
+    return tuple(names)
 
 
 def predict_command(

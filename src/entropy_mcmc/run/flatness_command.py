@@ -130,10 +130,10 @@ def _surface(scene: _Scene, runs: Sequence[Run]) -> dict[str, Any]:
     """The loss on the plane through the first, middle and last sample of one role of a run."""
     for run in runs:
         role = run.posterior.roles[0]
-        chosen = [i for i, each in enumerate(run.posterior.roles) if each == role]
-        if len(chosen) < 3:
+        own = [i for i, each in enumerate(run.posterior.roles) if each == role]
+        if len(own) < 3:
             continue
-        points = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
+        points = [own[0], own[len(own) // 2], own[-1]]
         others = [i for i in range(len(run.posterior)) if i not in points]
         surface = flatness.loss_surface(
             scene.model,
@@ -157,8 +157,8 @@ def _sample_name(run: Run, index: int) -> str:
 
 
 def _spaced(rows: Rows, count: int) -> Rows:
-    chosen = torch.linspace(0, len(rows[0]) - 1, min(count, len(rows[0]))).long()
-    return rows[0][chosen], rows[1][chosen]
+    index = torch.linspace(0, len(rows[0]) - 1, min(count, len(rows[0]))).long()
+    return rows[0][index], rows[1][index]
 
 
 def _states(run: Run, several: bool) -> dict[str, dict[str, Tensor]]:

@@ -102,17 +102,17 @@ class Sets(NamedTuple):
 
 def _data(config: RunConfig, data: Any) -> Sets:
     """Training data, and others where there are any."""
-    chosen = config.data
-    if data is None and is_function_name(chosen.name):
-        function = import_function(chosen.name)
-        check_options(function, chosen.options, "data.options")
-        data = function(**chosen.options)
+    asked = config.data
+    if data is None and is_function_name(asked.name):
+        function = import_function(asked.name)
+        check_options(function, asked.options, "data.options")
+        data = function(**asked.options)
     if data is None or isinstance(data, str):
-        name = data or chosen.name
+        name = data or asked.name
         if name == "imagenet":
             return Sets(*_imagenet(config))
-        _check_reader_options(chosen.options)
-        options = {"folder": chosen.folder, "task": config.likelihood, **chosen.options}
+        _check_reader_options(asked.options)
+        options = {"folder": asked.folder, "task": config.likelihood, **asked.options}
         return Sets(*(data_sets.load(name, split=s, **options) for s in ("train", "test")))
     if _is_array(data):
         raise ConfigError(

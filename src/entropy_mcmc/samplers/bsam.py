@@ -148,7 +148,7 @@ class BSAM(Sampler):
 
     @staticmethod
     def gradients_per_step(group: Mapping[str, Any]) -> int:
-        """At a draw and at its neighbour."""
+        """Two: at a draw and at its neighbour."""
         return 2
 
     @staticmethod
@@ -164,7 +164,7 @@ class Omega(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The number of a draw: T/N."""
+    """Coefficient of a draw: T/N."""
 
     variance: float
 
@@ -178,7 +178,7 @@ class Variables(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Numbers of one step: lr, β₁, β₂, δ and γ, by the names of the hyper-parameters."""
+    """Coefficients of one step: lr, β₁, β₂, δ and γ, by the names of the hyper-parameters."""
 
     lr: float
     beta1: float

@@ -178,7 +178,7 @@ class Guide(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The number of a draw: √(ηT)."""
+    """Coefficient of a draw: √(ηT)."""
 
     spread: float
 

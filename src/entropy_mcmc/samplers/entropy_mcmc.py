@@ -180,7 +180,7 @@ class Moving(NamedTuple):
 
 
 class Euler(NamedTuple):
-    """Numbers of an Euler step: lr, lr·λ, lr/(ηN), lr·(decay of θ_a), noise scale, and μ."""
+    """Coefficients of an Euler step: lr, lr·λ, lr/(ηN), lr·(decay of θ_a), noise scale, and μ."""
 
     lr: float
     decay: float
@@ -221,7 +221,7 @@ def euler_momentum(v: Moving, grad: Tensor, eps: Pair | None, c: Euler) -> Movin
 
 
 class Exact(NamedTuple):
-    """Numbers of an exact step: lr, lr·λ, √(αT), e^{−2α/η} and √(ηT(1−e^{−4α/η}))."""
+    """Coefficients of an exact step: lr, lr·λ, √(αT), e^{−2α/η} and √(ηT(1−e^{−4α/η}))."""
 
     lr: float
     decay: float
@@ -250,7 +250,7 @@ def exact(v: Coupled, grad: Tensor, eps: Pair | None, c: Exact) -> Coupled:
 
 
 class Gibbs(NamedTuple):
-    """Numbers of a Gibbs step: lr, lr·λ, lr/(ηN), noise scale and √(ηT)."""
+    """Coefficients of a Gibbs step: lr, lr·λ, lr/(ηN), noise scale and √(ηT)."""
 
     lr: float
     decay: float
@@ -276,7 +276,7 @@ def gibbs(v: Coupled, grad: Tensor, eps: Pair | None, c: Gibbs) -> Coupled:
 
 
 class Averaged(NamedTuple):
-    """Numbers of an `lm` step: lr, lr·λ, lr/(ηN) and half of √(2·lr·T/N)."""
+    """Coefficients of an `lm` step: lr, lr·λ, lr/(ηN) and half of √(2·lr·T/N)."""
 
     lr: float
     decay: float
@@ -306,7 +306,7 @@ def averaged(v: Coupled, grad: Tensor, eps: Pairs | None, c: Averaged) -> Couple
 
 
 class Splitting(NamedTuple):
-    """Numbers of a BAOAB step, with share = 2/(1+μ).
+    """Coefficients of a BAOAB step, with share = 2/(1+μ).
 
     share·lr, share·lr·λ, share·lr/(ηN), √(lr/lr_last), μ and √(2·lr·T(1−μ)/N).
     """

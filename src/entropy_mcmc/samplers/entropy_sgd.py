@@ -176,7 +176,7 @@ class Inner(NamedTuple):
 
 
 class InnerCoefficients(NamedTuple):
-    """Numbers of an inner step: lr_in, lr_in·λ, lr_in/(ηN), noise scale and a."""
+    """Coefficients of an inner step: lr_in, lr_in·λ, lr_in/(ηN), noise scale and a."""
 
     lr: float
     decay: float
@@ -192,7 +192,7 @@ class Outer(NamedTuple):
 
 
 class OuterCoefficients(NamedTuple):
-    """Numbers of the outer step: lr/(ηN) and noise scale."""
+    """Coefficients of the outer step: lr/(ηN) and noise scale."""
 
     coupling: float
     noise: float
@@ -211,6 +211,6 @@ def inner_chain(
 def outer_step(
     v: Outer, anchor: Tensor, mean: Tensor, eps: Pair | None, c: OuterCoefficients
 ) -> Outer:
-    """From the anchor θ towards the inner mean, whatever θ′ is now."""
+    """Outer step from the anchor θ towards the inner mean, whatever θ′ is now."""
     theta = anchor - c.coupling * (anchor - mean)
     return Outer(theta if eps is None else theta + c.noise * eps[0])

@@ -47,8 +47,8 @@ class GroupExplanation:
             ("guide averages over, steps", _number(self.horizon, "no guide")),
         ]
         if self.eta is not None:
-            chosen = f" (auto: {self.eta_reason})" if self.eta_reason else ""
-            rows.append(("η", f"{self.eta:.4g}{chosen}"))
+            reason = f" (auto: {self.eta_reason})" if self.eta_reason else ""
+            rows.append(("η", f"{self.eta:.4g}{reason}"))
         return [*rows, ("target", self.target)]
 
 

@@ -35,17 +35,17 @@ def positive(remedy: str = "") -> Range:
 
 
 def not_negative(remedy: str = "") -> Range:
-    """At least 0."""
+    """Range: at least 0."""
     return Range(partial(errors.check_not_negative, remedy=remedy))
 
 
 def fraction() -> Range:
-    """At least 0 and less than 1."""
+    """Range: at least 0 and less than 1."""
     return Range(errors.check_fraction)
 
 
 def at_most(limit: float, range: Range) -> Range:
-    """In `range`, and at most `limit`."""
+    """Range: in `range`, and at most `limit`."""
 
     def check(name: str, value: Any) -> None:
         range.check(name, value)

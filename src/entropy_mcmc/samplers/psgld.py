@@ -103,7 +103,7 @@ class Variables(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Numbers of one step: lr, lr·λ, √(2·lr·T/N), β (1 when frozen) and ε."""
+    """Coefficients of one step: lr, lr·λ, √(2·lr·T/N), β (1 when frozen) and ε."""
 
     lr: float
     decay: float

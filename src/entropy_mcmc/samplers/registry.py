@@ -41,8 +41,8 @@ SAMPLERS: dict[str, Entry] = {
 def load(name: str) -> type[Sampler]:
     """The sampler class of a name; this imports torch."""
     entry = SAMPLERS[name]
-    found: type[Sampler] = getattr(import_module(f"{PACKAGE}.{entry.module}"), entry.sampler)
-    return found
+    sampler: type[Sampler] = getattr(import_module(f"{PACKAGE}.{entry.module}"), entry.sampler)
+    return sampler
 
 
 def homes() -> dict[str, str]:
@@ -59,12 +59,12 @@ def declared() -> Mapping[str, HyperParameter]:
     """Hyper-parameters of all samplers by name, read from the sources without importing torch."""
     from entropy_mcmc.samplers.hyper_parameters import hyper_parameters, signature_only
 
-    found: dict[str, HyperParameter] = {}
+    merged: dict[str, HyperParameter] = {}
     for entry in SAMPLERS.values():
         spec = util.find_spec(f"{PACKAGE}.{entry.module}")
         assert spec is not None
         loader: Any = spec.loader
         source = signature_only(loader.get_source(spec.name), entry.sampler)
         if "__init__" in vars(source):
-            found = {**hyper_parameters(source), **found}
-    return found
+            merged = {**hyper_parameters(source), **merged}
+    return merged

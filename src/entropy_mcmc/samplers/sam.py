@@ -111,7 +111,7 @@ class SAM(Sampler):
 
     @staticmethod
     def gradients_per_step(group: Mapping[str, Any]) -> int:
-        """At θ and at its neighbour."""
+        """Two: at θ and at its neighbour."""
         return 2
 
     @staticmethod

@@ -129,7 +129,7 @@ class Variables(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Numbers of one step: lr, lr·λ, √(2·lr·T(1−μ)/N) and μ, rescaled if lr changed."""
+    """Coefficients of one step: lr, lr·λ, √(2·lr·T(1−μ)/N) and μ, rescaled if lr changed."""
 
     lr: float
     decay: float
@@ -138,7 +138,7 @@ class Coefficients(NamedTuple):
 
 
 class Splitting(NamedTuple):
-    """Numbers of a BAOAB step, with share = 2/(1+μ).
+    """Coefficients of a BAOAB step, with share = 2/(1+μ).
 
     share·lr, share·lr·λ, √(lr/lr_last), μ and √(2·lr·T(1−μ)/N).
     """
@@ -151,7 +151,7 @@ class Splitting(NamedTuple):
 
 
 def splitting(group: Group) -> Splitting:
-    """The numbers of a group's BAOAB step."""
+    """The coefficients of a group's BAOAB step."""
     s, mu = scales(group), group["momentum"]
     share = 2 / (1 + mu)
     carry = carried_momentum(1.0, group["lr"], group["last_lr"])

@@ -108,7 +108,7 @@ class Variables(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Numbers of one step: lr, lr·λ and √(2·lr·T/N), of `lm` half of it."""
+    """Coefficients of one step: lr, lr·λ and √(2·lr·T/N), of `lm` half of it."""
 
     lr: float
     decay: float

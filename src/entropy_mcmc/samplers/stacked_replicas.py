@@ -18,7 +18,7 @@ from entropy_mcmc.units import tie
 
 
 class Star(NamedTuple):
-    """Numbers of a step: that of one variable alone, 1/(ηN), and the number y of replicas."""
+    """Coefficients of a step: that of one variable alone, 1/(ηN), and the number y of replicas."""
 
     alone: Update
     tie: float

@@ -94,7 +94,7 @@ class TuneFolder:
             if not is_regular(path) or path.stat().st_size > LARGEST:
                 raise ValueError("it is no small regular file")
             content = json.loads(path.read_text(encoding="utf-8"))
-            found, point = _parsed(content)
+            result, point = _parsed(content)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedFileError(
                 f"{path} cannot be read ({error}); remove it, and the same command makes it again"
@@ -104,7 +104,7 @@ class TuneFolder:
                 f"{path} is of other settings ({point}) than this search tries ({dict(job.point)});"
                 " remove it, and the same command makes it again"
             )
-        return found
+        return result
 
     def write(self, job: Job, result: Result, seconds: float) -> None:
         """Keep the result of a job."""
@@ -147,10 +147,10 @@ def _number(value: Any) -> float:
 
 
 def _table(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = content.get(name)
-    if not isinstance(found, dict):
+    table = content.get(name)
+    if not isinstance(table, dict):
         raise DamagedFileError(f"{TUNING} has no table {name}; use another folder")
-    return found
+    return table
 
 
 def _lines(changed: list[str]) -> str:

@@ -73,6 +73,6 @@ def _places(trials: list[Trial], axis: Axis, top: float) -> tuple[list[float], l
 
 def _top(outcome: Outcome) -> float:
     """The NLL above which trials are drawn at the edge, so that the good ones can be told apart."""
-    found = sorted(trial.nll for trial in outcome.trials if math.isfinite(trial.nll))
-    low, middle = found[0], found[len(found) // 2]
+    losses = sorted(trial.nll for trial in outcome.trials if math.isfinite(trial.nll))
+    low, middle = losses[0], losses[len(losses) // 2]
     return max(low + (1 + HEADROOM) * (middle - low), outcome.best.nll) or 1.0

@@ -81,11 +81,11 @@ class Tuning:
         point = {} if job.trial == RECIPE else job.point
         return for_trial(fitting(placed(config, point, self.part), self.part))
 
-    def chosen(self, trial: int, point: Point) -> RunConfig:
+    def complete_config(self, trial: int, point: Point) -> RunConfig:
         """The config of a trial for all training rows, with every value that the recipe chose."""
         config = placed(self.config, {} if trial == RECIPE else point, self.whole)
-        found, _ = resolved(config, self.whole)
-        return replace(found, output=OutputConfig())
+        complete, _ = resolved(config, self.whole)
+        return replace(complete, output=OutputConfig())
 
 
 def prepare(
@@ -141,12 +141,12 @@ def default_search(config: RunConfig) -> list[str]:
     known = [name for name in names if option.get(name, name) in method.options]
     if sampler.weight_decay is not None:
         known.remove("prior_variance")
-    found = [name for name in known if getattr(sampler, option.get(name, name)) is None]
-    if not found:
+    unset = [name for name in known if getattr(sampler, option.get(name, name)) is None]
+    if not unset:
         raise ConfigError(
             f"nothing is left to choose: {', '.join(known)} are given; leave some of them out"
         )
-    return found
+    return unset
 
 
 def placed(config: RunConfig, point: Point, problem: Problem) -> RunConfig:

@@ -73,8 +73,8 @@ def line(job: Job, result: Result, part: float) -> str:
     >>> line(Job(3, 12, {}), Result(0.25), 0.5)
     'tune  50%: trial 3, 12 epochs, NLL 0.2500'
     """
-    found = f"NLL {result.nll:.4f}" if math.isfinite(result.nll) else "diverged"
-    return f"tune {part:4.0%}: trial {job.trial}, {job.epochs} epochs, {found}"
+    score = f"NLL {result.nll:.4f}" if math.isfinite(result.nll) else "diverged"
+    return f"tune {part:4.0%}: trial {job.trial}, {job.epochs} epochs, {score}"
 
 
 def _columns() -> int:

@@ -41,7 +41,7 @@ class Tuned:
 
     @property
     def nll(self) -> float:
-        """Of the chosen settings, on the validation rows."""
+        """NLL of the chosen settings on the validation rows."""
         return self.outcome.best.nll
 
     @property
@@ -150,8 +150,8 @@ def as_csv(outcome: Outcome) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", *names, *(f"nll_{length}_epochs" for length in lengths)])
     for trial in outcome.ranked:
-        found = [trial.results[e].nll if e in trial.results else "" for e in lengths]
-        writer.writerow([trial.number, *(trial.point[name] for name in names), *found])
+        losses = [trial.results[e].nll if e in trial.results else "" for e in lengths]
+        writer.writerow([trial.number, *(trial.point[name] for name in names), *losses])
     return text.getvalue()
 
 

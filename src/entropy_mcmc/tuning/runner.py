@@ -56,9 +56,9 @@ def tune_run(
     lock = folder.lock()
     try:
         folder.check_same(config, options, problem, _machine(config), override=override)
-        found = Tuned(folder.path, *_searched(tuning, options, folder))
-        found.write()
-        return found
+        tuned = Tuned(folder.path, *_searched(tuning, options, folder))
+        tuned.write()
+        return tuned
     finally:
         lock.release()
 
@@ -81,7 +81,7 @@ def _searched(tuning: Tuning, options: TuneConfig, folder: TuneFolder) -> tuple[
     finally:
         progress.close()
     best = outcome.best
-    return tuning.chosen(best.number, best.point), outcome
+    return tuning.complete_config(best.number, best.point), outcome
 
 
 class _Work:
@@ -118,13 +118,13 @@ class _Work:
         self._progress.show(job, self._result(job))
 
     def _result(self, job: Job) -> Result:
-        found = self._folder.result(job)
-        if found is None:
+        result = self._folder.result(job)
+        if result is None:
             raise StateError(
                 f"the result of trial {job.trial} is not in {self._folder.path}; was it removed? "
                 "run the same command again"
             )
-        return found
+        return result
 
 
 def _machine(config: RunConfig) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def _machine(config: RunConfig) -> dict[str, Any]:
     import optuna
     import scipy
 
-    found = run_folders.machine("cpu", config.sampler.fused)
-    return {**found, "threads": 1, "scipy": scipy.__version__, "optuna": optuna.__version__}
+    machine = run_folders.machine("cpu", config.sampler.fused)
+    return {**machine, "threads": 1, "scipy": scipy.__version__, "optuna": optuna.__version__}
 
 
 def _name(given: Any, configured: str) -> str | None:

@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def nll(self) -> float:
-        """Of its longest run."""
+        """NLL of its longest run."""
         return self.results[self.longest].nll
 
     @property
@@ -119,10 +119,10 @@ def run_search(
         trials += _run(born, rungs[0].epochs, evaluate)
     _refuse_hopeless(trials)
     for rung in rungs[1:]:
-        chosen = {trial.number for trial in promoted(trials, rung.trials)}
-        longer = _run([t for t in trials if t.number in chosen], rung.epochs, evaluate)
+        survivors = {trial.number for trial in promoted(trials, rung.trials)}
+        longer = _run([t for t in trials if t.number in survivors], rung.epochs, evaluate)
         trials = sorted(
-            [*longer, *(t for t in trials if t.number not in chosen)], key=lambda t: t.number
+            [*longer, *(t for t in trials if t.number not in survivors)], key=lambda t: t.number
         )
     _refuse_hopeless([t for t in trials if t.longest == rungs[-1].epochs])
     return Outcome(tuple(trials), tuple(rungs), tuple(space))

@@ -90,7 +90,7 @@ class Restart:
 
 def restarts(run: RunData) -> list[Restart]:
     """Restarts of all chains, as far as both cycles have logged losses."""
-    found = []
+    seen = []
     for events in run.losses().values():
         cycles: dict[int, list[float]] = {}
         for event in events:
@@ -98,26 +98,26 @@ def restarts(run: RunData) -> list[Restart]:
         for k in range(1, run.record.cycles):
             if k in cycles and k - 1 in cycles:
                 own = cycles[k]
-                found.append(
+                seen.append(
                     Restart(k * run.record.cycle_steps, cycles[k - 1][-1], max(own), own[-1])
                 )
-    return found
+    return seen
 
 
 def restarts_in_words(run: RunData) -> str:
     """What the restarts did to the loss, for the caption; nothing where there were none."""
-    found = restarts(run)
-    if not found:
+    seen = restarts(run)
+    if not seen:
         return ""
     said = " Dotted lines are restarts: the learning rate jumps up"
-    jumps = [one for one in found if one.peak > one.before]
+    jumps = [one for one in seen if one.peak > one.before]
     if not jumps:
         return f"{said}; at the logged steps the loss does not."
     worst = max(jumps, key=lambda one: one.peak - one.before)
-    back = sum(one.end <= one.before for one in found)
+    back = sum(one.end <= one.before for one in seen)
     return (
         f"{said}, and the loss with it, at most from {number(worst.before)} to "
-        f"{number(worst.peak)}. It ends at or below the level before in {back} of {len(found)} "
+        f"{number(worst.peak)}. It ends at or below the level before in {back} of {len(seen)} "
         "restarts."
     )
 

@@ -29,12 +29,12 @@ def ood_name(name: str) -> str:
     return OOD_NAMES.get(name, name)
 
 
-def histogram_figure(found: Classified) -> Figure:
+def histogram_figure(predicted: Classified) -> Figure:
     """Predictive entropy on test rows and on each OOD set."""
-    groups = {"test rows": metrics.predictive_entropy(found.average())}
-    for name, probs in found.ood.items():
+    groups = {"test rows": metrics.predictive_entropy(predicted.average())}
+    for name, probs in predicted.ood.items():
         groups[ood_name(name)] = metrics.predictive_entropy(probs)
-    edges = np.linspace(0, np.log(found.each.shape[2]), BINS + 1)
+    edges = np.linspace(0, np.log(predicted.each.shape[2]), BINS + 1)
     shares = {name: np.histogram(v, edges)[0] / len(v) for name, v in groups.items()}
     series = [
         Series(name, edges.tolist(), share.tolist(), "steps", slot, dash=slot)
@@ -100,12 +100,12 @@ def _thin(alarms: Floats, hits: Floats) -> tuple[list[float], list[float]]:
 def corruption_points(run: RunData, kind: str, who: str, metric: str) -> list[tuple[int, float]]:
     """(severity, value) of a corruption type, or of `mean`; severity 0 is the clean test set."""
     clean = run.evaluation("test", who)
-    found = [(0, clean[metric])] if metric in clean and kind == "mean" else []
+    points = [(0, clean[metric])] if metric in clean and kind == "mean" else []
     for event in run.evaluations:
         parts = str(event.get("set", "")).split(":")
         if parts[0] == "corrupted" and parts[1:2] == [kind] and event.get("who") == who:
-            found += [(int(parts[2]), event[metric])] if metric in event else []
-    return sorted(found)
+            points += [(int(parts[2]), event[metric])] if metric in event else []
+    return sorted(points)
 
 
 def corruption_kinds(run: RunData) -> list[str]:

@@ -22,7 +22,7 @@ FEW = 20  # rows of a group below which its share of right answers says little
 SYMBOLS = {"theta": "θ", "guide": "θ_a"}
 
 
-def samples_figure(run: RunData, found: Sequence[Member], metric: str) -> Figure | None:
+def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figure | None:
     """Every sample's own score in the order of collection, and the averages as lines."""
     if run.predicted is None or len(run.predicted.roles) < 2:
         return None
@@ -40,7 +40,7 @@ def samples_figure(run: RunData, found: Sequence[Member], metric: str) -> Figure
         name = f"one sample of {SYMBOLS[role]}"
         points = [x for x, _, _ in own], [v for _, v, _ in own]
         series.append(Series(name, *points, "points", slot, tips=tips))
-    lines = [m for m in found if m.name in (WHOLE, BASELINE)]
+    lines = [m for m in scored if m.name in (WHOLE, BASELINE)]
     ends = (0.5, len(steps) + 0.5)
     for slot, member in enumerate(lines, 2):
         series.append(Series(member.name, ends, [member.scores[metric]] * 2, "line", slot))

@@ -66,10 +66,10 @@ def coverage_figure(
     """Share of true values inside the interval, against its nominal level."""
     series, table = [], []
     for slot, (name, mean, variance, targets) in enumerate(judged):
-        found = coverages(mean, variance, targets)
-        points = [level for level, _ in found], [share for _, share in found]
+        shares = coverages(mean, variance, targets)
+        points = [level for level, _ in shares], [share for _, share in shares]
         series.append(Series(name, *points, "both", slot, run=slot if runs else None))
-        table += [[name, percent(level, 0), percent(share)] for level, share in found]
+        table += [[name, percent(level, 0), percent(share)] for level, share in shares]
     level = Axis("level of the interval", 0.0, 1.0, write=share_tick)
     frame = Frame(level, Axis("true values inside", 0.0, 1.0, write=share_tick))
     words = "; ".join(f"{s.name}: the 95 % interval holds {percent(s.y[-2])}" for s in series)

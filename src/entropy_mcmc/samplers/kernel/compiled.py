@@ -53,12 +53,12 @@ def available(device_type: str) -> bool:
     if device_type != "cpu":
         from torch.utils._triton import has_triton
 
-        found, missing = has_triton(), "Triton"
+        usable, missing = has_triton(), "Triton"
     else:
         # Inductor runs $CXX, or else g++ (clang++ on macOS).
         names = (os.environ["CXX"],) if os.environ.get("CXX") else ("g++", "clang++")
-        found, missing = any(shutil.which(name) for name in names), f"a compiler ({names[0]})"
-    if not found:
+        usable, missing = any(shutil.which(name) for name in names), f"a compiler ({names[0]})"
+    if not usable:
         warnings.warn(
             f"entropy_mcmc: no compiled step on {device_type!r}, because {missing} was not found: "
             f"the eager path gives the same chain to rounding, only slower. Install {missing}, or "
@@ -66,7 +66,7 @@ def available(device_type: str) -> bool:
             RuntimeWarning,
             stacklevel=2,
         )
-    return bool(found)
+    return bool(usable)
 
 
 def run(

@@ -84,12 +84,12 @@ def without_guards(
     given: list[Any] = []
 
     def compile_inner(graph: Any, inputs: Any, **settings: Any) -> Any:
-        found: Any = compile_fx_inner(graph, inputs, **settings)
-        inner.append(found)
+        compiled: Any = compile_fx_inner(graph, inputs, **settings)
+        inner.append(compiled)
 
         def first_call(arguments: list[Any]) -> Any:
             given[:] = arguments
-            return found(arguments)
+            return compiled(arguments)
 
         first_call._boxed_call = True  # type: ignore[attr-defined]
         return first_call

@@ -93,13 +93,13 @@ def state_prior(group: Group, num_data: object) -> None:
 
 def names(groups: Iterable[Group]) -> list[str]:
     """What to call each parameter in a message: its own name, or its place."""
-    found: list[str] = []
+    described: list[str] = []
     for number, group in enumerate(groups):
         given = group.get("param_names")
         for i, p in enumerate(group["params"]):
-            plain = f"parameter {len(found)} (group {number}, shape {tuple(p.shape)})"
-            found.append(repr(given[i]) if given else plain)
-    return found
+            plain = f"parameter {len(described)} (group {number}, shape {tuple(p.shape)})"
+            described.append(repr(given[i]) if given else plain)
+    return described
 
 
 # Entries that state dicts of earlier versions lack, and what those versions did.
