@@ -85,7 +85,7 @@ def suggest_step_size(
 
     Along a joint eigenvector of eigenvalue λ the stationary variance is too large by the factor
     1/(1 − αλ/(2(1+μ))), worst at λ_max. Setting this to 1 + bias gives
-    α = 2(1+μ)·bias/((1+bias)·λ_max). Larger steps mix faster but sample at a higher temperature; smaller
+    α = 2(1+μ)·bias/((1+bias)·λ_max). Larger steps mix faster but sample hotter; smaller
     ones only cost time. The result is capped at 2/(λ_min+λ_max), beyond which Theorem 1 is
     silent. As lr of the mean loss this is α·N.
 

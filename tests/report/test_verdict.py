@@ -318,7 +318,7 @@ def test_effectively_different_networks_are_told(runs):
     run = collect(runs["emcmc"])
     told = effectively_different(run)
     assert told.compared == "cycles"  # one chain: an upper bound
-    assert 1 <= told.found.value <= len(run.samples)
+    assert 1 <= told.networks.value <= len(run.samples)
     assert "at most" in in_words(told)
     assert tile(told)[1].startswith("≤ ")
     single = replace(run, samples=tuple(replace(s, cycle=0) for s in run.samples))

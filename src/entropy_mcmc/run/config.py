@@ -221,7 +221,10 @@ class RunConfig:
 
 
 def leaves(cls: type = RunConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any, str]]:
-    """Every option as (dotted name, type, default, help)."""
+    """Every option as (dotted name, type, default, help).
+
+    Flat, because jsonargparse would import what a `class_path` in place of a dataclass names.
+    """
     hints = get_type_hints(cls)
     for entry in fields(cls):
         kind, name = hints[entry.name], prefix + entry.name
