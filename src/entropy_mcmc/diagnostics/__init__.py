@@ -29,6 +29,7 @@ from entropy_mcmc.diagnostics.pair_temperature import (
     pair_temperature,
     read_pair_temperature,
 )
+from entropy_mcmc.diagnostics.reading import Reading, mean_error
 from entropy_mcmc.diagnostics.temperature_verdict import (
     Verdict,
     average,
@@ -37,7 +38,7 @@ from entropy_mcmc.diagnostics.temperature_verdict import (
     power,
     separate,
 )
-from entropy_mcmc.diagnostics.thermometer import Reading, Thermometer, mean_error
+from entropy_mcmc.diagnostics.thermometer import Thermometer
 from entropy_mcmc.diagnostics.verdicts import Advice
 
 __all__ = [

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc import metrics
+from entropy_mcmc.evaluation.row_scores import classification_rows, regression_rows
 from entropy_mcmc.evaluation.scores import regression_scores
 from entropy_mcmc.report.difference import (
     Difference,
@@ -103,11 +104,7 @@ def _classify(predicted: Predicted, role: str, name: str) -> Member:
 
 
 def _classified(name: str, networks: int, probs: Floats, targets: npt.NDArray[np.int64]) -> Member:
-    at_label = probs[np.arange(len(targets)), targets]
-    with np.errstate(divide="ignore"):
-        losses = -np.log(at_label)
-    hits = (probs.argmax(1) == targets).astype(np.float64)
-    rows = {"nll": losses, "accuracy": hits}
+    rows = classification_rows(probs, targets)
     return Member(name, networks, metrics.summary(probs, targets), rows)
 
 
@@ -118,12 +115,8 @@ def _regress(predicted: Predicted, role: str, name: str) -> Member:
 
 
 def _regressed(name: str, networks: int, mean: Floats, variance: Floats, targets: Floats) -> Member:
-    std = np.sqrt(variance)
     scores = regression_scores(mean, variance, targets)
-    losses = 0.5 * (np.log(2 * np.pi * variance) + (targets - mean) ** 2 / variance)
-    inside = (np.abs(targets - mean) <= 1.959963984540054 * std).astype(np.float64)
-    rows = {"nll": losses, "coverage": inside, "squares": (targets - mean) ** 2}
-    return Member(name, networks, scores, rows)
+    return Member(name, networks, scores, regression_rows(mean, variance, targets))
 
 
 def roc(inside: Floats, outside: Floats) -> tuple[Floats, Floats]:

@@ -7,13 +7,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
 from entropy_mcmc import metrics
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.evaluation import prediction_scores
 from entropy_mcmc.evaluation.predictions import BOTH, Average
+from entropy_mcmc.evaluation.row_scores import prediction_rows
 from entropy_mcmc.evaluation.sets import TEST
 from entropy_mcmc.posterior import RegressionPrediction
 from entropy_mcmc.run.config import RunConfig
@@ -45,7 +45,7 @@ def judged(done: Run) -> Result:
     nll, others = _scores(average, targets)
     if not math.isfinite(nll):
         return Result(math.inf, reason="a target has the probability 0")
-    return Result(nll, tuple(row_nll(average, targets)), others)
+    return Result(nll, tuple(prediction_rows(average, targets)["nll"].tolist()), others)
 
 
 def _scores(average: Average, targets: Tensor) -> tuple[float, dict[str, float]]:
@@ -61,22 +61,6 @@ def _is_finite(average: Average) -> bool:
     if isinstance(average, RegressionPrediction):
         return bool(average.mean.isfinite().all() and average.variance.isfinite().all())
     return bool(average.isfinite().all())
-
-
-def row_nll(average: Average, targets: Tensor) -> list[float]:
-    """NLL of each row, whose mean is `metrics.nll` or `metrics.gaussian_nll`.
-
-    >>> import torch
-    >>> row_nll(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
-    [0.6931471805599453, 0.0]
-    """
-    wanted = np.asarray(targets)
-    if isinstance(average, RegressionPrediction):
-        mean, variance = (np.asarray(v, np.float64) for v in (average.mean, average.variance))
-        rows = 0.5 * (np.log(2 * np.pi * variance) + (wanted - mean) ** 2 / variance)
-    else:
-        rows = -np.log(np.asarray(average, np.float64)[np.arange(len(wanted)), wanted]) + 0.0
-    return [float(row) for row in rows]
 
 
 def clear(folder: Path) -> None:

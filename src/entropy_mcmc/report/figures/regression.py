@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from entropy_mcmc.evaluation.row_scores import Z
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
@@ -14,7 +15,6 @@ from entropy_mcmc.report.scores import coverages
 
 Floats = npt.NDArray[np.float64]
 POINTS = 200
-Z = 1.959963984540054
 REACH = 4.0  # standard deviations shown
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
 
