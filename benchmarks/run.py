@@ -25,6 +25,7 @@ PACKAGES = ("torch", "numpy", "posteriors", "jax", "jaxlib", "blackjax")
 
 COMMANDS = {
     "step": ("step.py", "--part", "step"),
+    "fixed": ("step.py", "--part", "fixed"),
     "mlp": ("step.py", "--part", "mlp"),
     "resnet": ("step.py", "--part", "resnet"),
     "chains-1-thread": ("chains.py", "--threads", "1"),

@@ -74,6 +74,27 @@ def threefry2x32(schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int) -> tup
     return x0, x1
 
 
+def _threefry_in_place(
+    schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int
+) -> tuple[Tensor, Tensor]:
+    """`threefry2x32` for eager calls: the same integers, without a new tensor per operation."""
+    x0, x1 = x0 + schedule[0], (x1 + schedule[1]).expand_as(x0).contiguous()
+    left = torch.empty_like(x1)
+    for i in range(rounds):
+        bits = ROTATIONS[i % 8]
+        x0 += x1
+        torch.bitwise_left_shift(x1, bits, out=left)
+        x1 >>= 32 - bits
+        x1 &= (1 << bits) - 1
+        x1 |= left
+        x1 ^= x0
+        if i % 4 == 3:
+            injection = i // 4 * 2 + 2
+            x0 += schedule[injection]
+            x1 += schedule[injection + 1]
+    return x0, x1
+
+
 def key_schedule(key: int, rounds: int) -> tuple[int, ...]:
     """Words that `threefry2x32` adds under a 64-bit `key`, as signed 32-bit integers."""
     words = (key % WORD, key >> 32, PARITY ^ (key % WORD) ^ (key >> 32))
@@ -159,7 +180,9 @@ def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Ten
     >>> first.shape, second.dtype
     (torch.Size([2]), torch.float32)
     """
-    return box_muller(*threefry2x32(schedule, x0, x1, ELEMENT_ROUNDS))
+    eager = isinstance(schedule[0], int)  # chains give words of many keys, as tensors
+    words = (_threefry_in_place if eager else threefry2x32)(schedule, x0, x1, ELEMENT_ROUNDS)
+    return box_muller(*words)
 
 
 def rule_normals(

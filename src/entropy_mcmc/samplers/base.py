@@ -11,22 +11,24 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from entropy_mcmc.errors import ConfigError, StateError, check_choice, check_count
-from entropy_mcmc.noise import check_seed, step_schedule
+from entropy_mcmc.noise import check_seed
 from entropy_mcmc.samplers.auto_eta import AUTO, Choice, first_choice, planned_choice
 from entropy_mcmc.samplers.explain import Explanation, explain
 from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 from entropy_mcmc.samplers.kernel import compiled, parameters
-from entropy_mcmc.samplers.kernel.advance import advance
+from entropy_mcmc.samplers.kernel.advance import advance, schedule_of
 from entropy_mcmc.samplers.kernel.finite_gradients import FiniteWatch
+from entropy_mcmc.samplers.kernel.layout import Known, Layout
 from entropy_mcmc.samplers.kernel.parameters import Closure, Group, Params
 from entropy_mcmc.samplers.kernel.tensor_buckets import slot
+from entropy_mcmc.samplers.kernel.variables import WithVariables
 from entropy_mcmc.samplers.kernel.without_compiler import without_compiler
-from entropy_mcmc.samplers.rule import Update, number
+from entropy_mcmc.samplers.rule import Update
 
 __all__ = ["Closure", "Group", "Params", "Sampler"]
 
 
-class Sampler(Optimizer):
+class Sampler(WithVariables):
     """Base of all samplers.
 
     A sampler declares its hyper-parameters in its constructor; in `update` its rule, what it keeps
@@ -55,6 +57,7 @@ class Sampler(Optimizer):
     _num_data: int | None = None
     _checked: list[Group] | None = None
     _watch: FiniteWatch | None = None
+    _known: Known | None = None
     _warned_of_no_gradient = False
     _chosen: tuple[tuple[int, Choice], ...] = ()  # η of groups that left it open, by number
 
@@ -113,12 +116,11 @@ class Sampler(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
         loss = self._begin(closure)
-        for group, params in self._active():
-            update = self.update(group)
-            moved = self._variables(update, group, params)
-            self._move(update, group, params, moved, [self._gradients(params)])
-            if "last_lr" in group:  # an entry of samplers whose velocity depends on it
-                group["last_lr"] = group["lr"]
+        with torch.no_grad():
+            for group, layout in self._laid_out():
+                self._advance(group, layout)
+                if "last_lr" in group:  # an entry of samplers whose velocity depends on it
+                    group["last_lr"] = group["lr"]
         self._end()
         return loss
 
@@ -142,7 +144,7 @@ class Sampler(Optimizer):
         except ConfigError:
             self.param_groups.pop()
             raise
-        self._checked = self._watch = None
+        self._checked = self._watch = self._known = None
 
     def plan_cycle(self, steps: int, burn_in: float) -> None:
         """Fit an η that is "auto" to cycles of `steps` steps; `Cyclical` calls it at the start."""
@@ -177,15 +179,11 @@ class Sampler(Optimizer):
         for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
             parameters.check_origin(self, saved, group)
         without_compiler(Optimizer.load_state_dict)(self, state_dict)
-        # torch casts state to the parameter's dtype: that would round the float32 variables.
-        params = [p for group in self.param_groups for p in group["params"]]
-        order = [i for group in state_dict["param_groups"] for i in group["params"]]
-        for param, i in zip(params, order, strict=True):
-            for name, value in state_dict["state"].get(i, {}).items():
-                self.state[param][name] = value.detach().clone().to(param.device)
+        for param, name, value in parameters.saved_variables(state_dict, self.param_groups):
+            self.state[param][name] = value.detach().clone().to(param.device)
         groups = self.param_groups
         self._chosen = tuple((i, c) for i, c in self._chosen if groups[i]["eta"] == c.eta)
-        self._checked = self._watch = None
+        self._checked = self._watch = self._known = None
 
     def _prepare(self, group: Group) -> None:
         """Turn what is only given at the start into group entries."""
@@ -230,58 +228,43 @@ class Sampler(Optimizer):
         """Groups with their parameters that have a gradient, after a check of the gradients."""
         pairs = [(g, [p for p in g["params"] if p.grad is not None]) for g in self.param_groups]
         active = [(group, params) for group, params in pairs if params]
-        if not active and not self._warned_of_no_gradient:
-            self._warned_of_no_gradient = True
-            parameters.warn_of_no_gradient()
+        self._warn_of_none(active)
         self._watch_gradients([p for _, params in active for p in params])
         return active
 
     def _watch_gradients(self, params: list[Tensor]) -> None:
         for param in params:
-            parameters.check_gradient(param)
+            parameters.check_gradient(param.grad)
         if not self.param_groups[0]["check_every"]:
             return
         if self._watch is None:
             self._watch = FiniteWatch(parameters.names(self.param_groups))
-        index, grads = self._index(), [p.grad for p in params if p.grad is not None]
+        index, grads = self._all().index, [p.grad for p in params if p.grad is not None]
         self._watch.record([index[p] for p in params], grads, self.param_groups[0]["step"])
 
-    def _index(self) -> dict[Tensor, int]:
-        """Index of each parameter in the optimizer's order: its address in the noise."""
-        return {p: i for i, p in enumerate(p for g in self.param_groups for p in g["params"])}
+    def _laid_out(self) -> list[tuple[Group, Layout]]:
+        """As `_active`, with the gradients taken into the layouts of the groups."""
+        laid_out = self._all().take_gradients(self.param_groups)
+        self._warn_of_none(laid_out)
+        watched = self.param_groups[0]["check_every"]
+        if watched and not all([layout.gradients_are_finite() for _, layout in laid_out]):
+            self._watch_gradients([p for _, layout in laid_out for p in layout.params])
+        return laid_out
+
+    def _warn_of_none(self, active: Sequence[object]) -> None:
+        if not active and not self._warned_of_no_gradient:
+            self._warned_of_no_gradient = True
+            parameters.warn_of_no_gradient()
+
+    def _all(self) -> Known:
+        """All parameters in the optimizer's order; index there is the address in the noise."""
+        if self._known is None or not self._known.fits(self.param_groups):
+            self._known = Known(self.param_groups)
+        return self._known
 
     def _gradients(self, params: list[Tensor]) -> list[Tensor]:
         grads = [p.grad for p in params if p.grad is not None]
         return [g.float() if g.dtype == torch.bfloat16 else g for g in grads]
-
-    def _theta(self, param: Tensor) -> Tensor:
-        """θ in at least float32: the parameter itself, or the master of a bfloat16 one."""
-        if param.dtype != torch.bfloat16:
-            return param
-        return self._variable(param, "master", param)
-
-    def _variable(self, param: Tensor, name: str, start: Tensor | float) -> Tensor:
-        """A variable kept beside `param`: starts as a copy of a tensor, or filled with a number."""
-        state = self.state[param]
-        if name not in state:
-            dtype = torch.float32 if param.dtype == torch.bfloat16 else param.dtype
-            source = start if isinstance(start, Tensor) else param
-            value = source.detach().to(dtype, copy=True, memory_format=torch.preserve_format)
-            state[name] = value if isinstance(start, Tensor) else value.fill_(start)
-        value = state[name]
-        assert isinstance(value, Tensor)
-        return value
-
-    def _variables(self, update: Update, group: Group, params: list[Tensor]) -> list[list[Tensor]]:
-        """The columns of `update.variables`: θ, then what is kept beside each parameter."""
-        columns = [[self._theta(p) for p in params]]
-        for name, start in update.starts.items():
-            if start == "theta":
-                columns.append([self._variable(p, name, self._theta(p)) for p in params])
-            else:
-                at = number(start, group)
-                columns.append([self._variable(p, name, at) for p in params])
-        return columns
 
     @torch.no_grad()
     def _move(
@@ -296,42 +279,25 @@ class Sampler(Optimizer):
         inner: int = 0,
     ) -> None:
         """Apply a rule to the columns of its variables, and show the new θ to the model."""
-        index = self._index()
+        index = self._all().index
         slots = tuple(slot(index[p], p) for p in params)
-        schedule: tuple[int, ...] | None = None
-        if update.normals:  # of this step; a rule that averages noise takes those of the next, too
-            steps = range(group["step"], group["step"] + update.pairs)
-            keys = [step_schedule(group["seed"], step, stream, inner) for step in steps]
-            schedule = tuple(word for key in keys for word in key)
+        schedule = schedule_of(update, group, stream, inner)
         advance(update, moved, read, schedule, slots, fused=self._use_fused(group, params))
         self._publish(params)
+
+    def _advance(self, group: Group, layout: Layout) -> None:
+        """One step of a group from the gradients that its layout has taken."""
+        update, params = self.update(group), layout.params
+        moved, fused = self._variables(update, group, params), self._use_fused(group, params)
+        layout.advance(update, moved, schedule_of(update, group), fused=fused)
+        layout.forget_gradients()
+        self._publish(layout.low)
 
     def _use_fused(self, group: Group, params: list[Tensor]) -> bool:
         if not group["fused"]:
             return False
-        size = sum(p.numel() for g in self.param_groups for p in g["params"])
-        return compiled.wanted(group["fused"], size, group["step"], params[0].device.type)
-
-    def _publish(self, params: list[Tensor]) -> None:
-        """Round float32 masters into their bfloat16 parameters."""
-        low = [p for p in params if p.dtype == torch.bfloat16]
-        if low:
-            torch._foreach_copy_(low, [self._theta(p) for p in low])
-
-    @contextmanager
-    def _restored_on_error(self, params: list[Tensor]) -> Iterator[list[Tensor]]:
-        """Yield copies of θ; if the body raises, put them back, so that no perturbation stays."""
-        copies = [self._theta(p).detach().clone() for p in params]
-        try:
-            yield copies
-        except BaseException:
-            self._restore(params, copies)
-            raise
-
-    @torch.no_grad()
-    def _restore(self, params: list[Tensor], copies: list[Tensor]) -> None:
-        torch._foreach_copy_([self._theta(p) for p in params], copies)
-        self._publish(params)
+        size, device = self._all().size, params[0].device
+        return compiled.wanted(group["fused"], size, group["step"], device.type)
 
     @contextmanager
     def _block(self, call: str) -> Iterator[None]:

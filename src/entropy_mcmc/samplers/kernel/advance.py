@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,10 +29,33 @@ def advance(
     """Move `moved[variable][parameter]` in place by the rule; no schedule, no noise."""
     for bucket in plan(slots):
         values = [_flatten(column, bucket) for column in (*moved, *read)]
-        run = compiled.run if fused and _compiles(values[0]) else run_eager
-        run(update, values, schedule, bucket.slots)
+        run_bucket(update, values, schedule, bucket, fused=fused)
         for column, value in zip(moved, values, strict=False):
             _write_back(column, bucket, value)
+
+
+def schedule_of(
+    update: Update, group: Mapping[str, Any], stream: int = 0, inner: int = 0
+) -> noise.Schedule | None:
+    """Keys of a group's next step; a rule that averages noise takes those after it, too."""
+    if not update.normals:
+        return None
+    steps = range(group["step"], group["step"] + update.pairs)
+    keys = [noise.step_schedule(group["seed"], step, stream, inner) for step in steps]
+    return tuple(word for key in keys for word in key)
+
+
+def run_bucket(
+    update: Update,
+    values: Sequence[Tensor],
+    schedule: noise.Schedule | None,
+    bucket: Bucket,
+    *,
+    fused: bool,
+) -> None:
+    """Move the variables among the flat `values` of a bucket in place, compiled or eagerly."""
+    run = compiled.run if fused and _compiles(values[0]) else run_eager
+    run(update, values, schedule, bucket.slots)
 
 
 def _compiles(value: Tensor) -> bool:

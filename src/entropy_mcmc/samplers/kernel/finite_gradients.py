@@ -34,7 +34,7 @@ class FiniteWatch:
             parts = [local(grads[i]) for i in positions if local(grads[i]).numel()]
             if not parts:
                 continue
-            if device.type == "cpu" and _sums_are_finite(parts):
+            if device.type == "cpu" and sums_are_finite(parts):
                 continue
             # The largest magnitude: it is NaN or infinite exactly if an element is.
             norms = torch.stack([n.double() for n in torch._foreach_norm(parts, float("inf"))])
@@ -64,6 +64,6 @@ class FiniteWatch:
             )
 
 
-def _sums_are_finite(parts: Sequence[Tensor]) -> bool:
+def sums_are_finite(parts: Sequence[Tensor]) -> bool:
     """A sum is finite only if its terms are; on the CPU it is 40 times cheaper than the maximum."""
     return math.isfinite(sum(part.sum().item() for part in parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -48,11 +48,11 @@ def check_parameter(param: Tensor) -> None:
         )
 
 
-def check_gradient(param: Tensor) -> None:
+def check_gradient(grad: Tensor | None) -> None:
     """Refuse sparse gradients."""
-    if param.grad is not None and param.grad.is_sparse:
+    if grad is not None and grad.is_sparse:
         raise ConfigError(
-            f"gradients must be dense, got a sparse one of shape {tuple(param.shape)}; "
+            f"gradients must be dense, got a sparse one of shape {tuple(grad.shape)}; "
             f"use sparse=False in the embedding"
         )
 
@@ -74,7 +74,7 @@ def warn_of_no_gradient() -> None:
         "loss.backward() before step(), and give the sampler the parameters of the model that "
         "computed the loss",
         UserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 
@@ -122,6 +122,20 @@ def with_later_entries(state_dict: dict[str, Any], groups: Iterable[Group]) -> d
         for saved, group in zip(given, groups, strict=False)
     ]
     return {**state_dict, "param_groups": [*whole, *given[len(whole) :]]}
+
+
+def saved_variables(
+    state_dict: dict[str, Any], groups: Iterable[Group]
+) -> Iterator[tuple[Tensor, str, Tensor]]:
+    """Parameter, name and value of each saved variable, in the precision in which it was saved.
+
+    torch casts state to the parameter's dtype, which would round the float32 variables.
+    """
+    params = [p for group in groups for p in group["params"]]
+    order = [i for group in state_dict["param_groups"] for i in group["params"]]
+    for param, i in zip(params, order, strict=True):
+        for name, value in state_dict["state"].get(i, {}).items():
+            yield param, name, value
 
 
 def check_origin(sampler: object, saved: Mapping[str, Any], group: Group) -> None:

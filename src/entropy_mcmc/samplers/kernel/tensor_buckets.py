@@ -38,6 +38,17 @@ class Slot:
     device: torch.device | None = None
 
 
+class Slots(tuple[Slot, ...]):
+    """Slots as a key of caches, whose hash is computed once."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+
 @dataclass(frozen=True)
 class Bucket:
     """Slots that are moved together: `members` are positions in the list of slots."""
@@ -89,7 +100,7 @@ def plan(slots: tuple[Slot, ...]) -> tuple[Bucket, ...]:
         for device in dict.fromkeys(place.device for place in slots)
         for members in _fill([i for i, s in enumerate(slots) if s.device == device], slots)
     ]
-    return tuple(Bucket(group, tuple(slots[i] for i in group)) for group in (*single, *merged))
+    return tuple(Bucket(group, Slots(slots[i] for i in group)) for group in (*single, *merged))
 
 
 def _fill(positions: list[int], slots: tuple[Slot, ...]) -> list[tuple[int, ...]]:
