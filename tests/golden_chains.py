@@ -142,7 +142,7 @@ def fitted(kind, settings):
     model = kind(**QUICK | settings).fit(x, y)
     found = {"predictions": model.sample_predictions(x[::10]), "heats": model.heats_}
     found["chosen"] = np.array([model.prior_variance_, model.lr_, *model.hidden_layer_sizes_])
-    return found | {f"params.{i}": p for i, p in enumerate(model.params_)}
+    return found | {"weights": model.weights_}
 
 
 def digest(arrays):
@@ -178,6 +178,7 @@ def record():
     }
     return {
         "machine": machine(),
+        "machine of fits": machine(),
         "hashes": {name: digest(arrays) for name, arrays in found.items()},
         "numbers": {name: few_numbers(arrays) for name, arrays in found.items()},
     }

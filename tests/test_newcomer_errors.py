@@ -427,11 +427,11 @@ def _(folder):
     return raised(lambda: sample(network, (X, Y), run_dir=folder, lr=0.3, **SHORT))
 
 
-@mistake("missing values in a table")
+@mistake("infinite values in a table")
 def _(folder):
     from entropy_mcmc.sklearn import EntropyMCMCClassifier
 
-    table = np.where(X.numpy() > 2, np.nan, X.numpy())
+    table = np.where(X.numpy() > 2, np.inf, X.numpy())
     return raised(lambda: EntropyMCMCClassifier().fit(table, Y.numpy()), ValueError)
 
 

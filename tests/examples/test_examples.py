@@ -68,7 +68,7 @@ def test_table_pipeline(capsys):
     found = example("table_pipeline").main(["--chains", "2", "--steps", "200"])
     assert found["accuracy"] > 0.85
     assert found["surest"] >= found["accuracy"]
-    assert "32 networks" in capsys.readouterr().out
+    assert "16 networks" in capsys.readouterr().out
 
 
 def test_regression_bands(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -12,7 +14,7 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
 from entropy_mcmc.errors import (
@@ -24,28 +26,28 @@ from entropy_mcmc.errors import (
     check_not_negative,
     check_positive,
 )
-from entropy_mcmc.sklearn.likelihood import Likelihood
-from entropy_mcmc.sklearn.mlp import ACTIVATIONS, forward
+from entropy_mcmc.sklearn.columns import Columns
+from entropy_mcmc.sklearn.frames import read_columns
+from entropy_mcmc.sklearn.networks import ACTIVATIONS, forward
 from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import run
+from entropy_mcmc.sklearn.sampling import Draws, Table
 
 Doubles = npt.NDArray[np.float64]
 Result = TypeVar("Result")
-LikelihoodMaker = Callable[[], Likelihood]
 
 ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the lr
 # Rows above which mini-batches, not the posterior, heat the chains until the lr is small: their
 # heat is about lr·rows/(2·batch) times that of the posterior.
 MANY_ROWS = 5000
-UNDECIDED = 1.0  # prior variance of a plan until the rows have chosen one
-CHUNK = 2**22  # hidden values computed at once in a prediction: about 32 MB
+UNDECIDED = 1.0  # prior variance and temperature of a plan until the rows have chosen them
+CHUNK = 2**21  # hidden values computed at once in a prediction: about 16 MB
 
 
 class TabularEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the two estimators; see their docstrings for the parameters."""
 
     networks: ClassVar[tuple[Network, ...]]
-    """What "auto" stands for; where there are several, the rows of small data choose."""
+    """What "auto" stands for; where there are several, held-out rows choose."""
 
     def __init__(
         self,
@@ -53,17 +55,20 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         activation: str = "auto",
         n_chains: int = 4,
-        n_samples: int = 16,
+        n_samples: int = 8,
         n_steps: int | str = "auto",
         batch_size: int = 200,
         lr: float = 0.3,
         momentum: float = 0.99,
         guide_horizon: float = 50.0,
-        temperature: float = 1.0,
+        temperature: float | str = 1.0,
         prior_variance: float | str = "auto",
         burn_in: float | str = "auto",
         roles: str = "theta",
         random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        warm_start: bool = False,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -79,24 +84,66 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         self.burn_in = burn_in
         self.roles = roles
         self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.warm_start = warm_start
 
-    def _sample(self, x: Doubles, targets: Tensor, outputs: int) -> None:
-        """Standardise the inputs, run the chains and keep what a prediction needs."""
-        self.x_mean_, self.x_scale_ = moments(x)
-        plan = self._plan(x.shape, outputs)
-        inputs = torch.from_numpy(((x - self.x_mean_) / self.x_scale_).astype(np.float32))
-        plan, likelihood = self._choose(plan, inputs, targets)
-        draws, self.lr_ = run_until_finite(plan, lambda p: run(p, inputs, targets, likelihood()))
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _read(self, X: Any, sample_weight: Any) -> tuple[list[npt.NDArray[Any]], Doubles | None]:
+        """Columns of X, and the checked weights of its rows."""
+        if self.warm_start:
+            raise ConfigError(
+                "warm_start must be False, got warm_start=True: chains of earlier rows are no "
+                "draws for new ones; raise n_steps for longer chains"
+            )
+        columns = read_columns(self, X, reset=True)
+        if sample_weight is None:
+            return columns, None
+        first = columns[0][:, None]
+        weights: Doubles = _check_sample_weight(sample_weight, first, dtype=np.float64)
+        if (weights < 0).any() or not weights.sum() > 0:
+            raise ConfigError("sample_weight must be at least 0, and above 0 for some rows")
+        return columns, weights
+
+    def _require(self, y: Any) -> None:
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                f"is None."
+            )
+
+    def _table(
+        self, columns: list[npt.NDArray[Any]], targets: Doubles, weights: Doubles | None
+    ) -> Table:
+        """Inputs, targets and weights as the chains see them; rows of weight 0 are left out."""
+        if weights is not None:
+            kept = weights > 0
+            columns, targets, weights = [c[kept] for c in columns], targets[kept], weights[kept]
+        self.columns_ = Columns.of(columns, np.ones(len(targets)) if weights is None else weights)
+        x = torch.from_numpy(self.columns_.inputs(columns).astype(np.float32))
+        y = torch.from_numpy(targets.astype(np.float32))
+        if weights is None:
+            return Table(x, y)
+        share = torch.from_numpy((weights / weights.mean()).astype(np.float32))
+        return Table(x, y, share, float(weights.sum()))
+
+    def _keep(self, plan: Plan, draws: Draws, lr: float) -> None:
+        """What a prediction needs: networks in the order (chain, sample, role)."""
+        self.lr_ = lr
         self.hidden_layer_sizes_ = plan.sizes[1:-1]
         self.activation_ = plan.activation
         self.prior_variance_ = plan.prior_variance
-        self.params_ = draws.params
-        self.heats_ = draws.heats
+        self.temperature_ = plan.temperature
         self.n_steps_ = plan.steps
-
-    def _choose(self, plan: Plan, x: Tensor, targets: Tensor) -> tuple[Plan, LikelihoodMaker]:
-        """The plan with what was left to the data, and the likelihood of a run."""
-        raise NotImplementedError
+        self._form = plan.architecture
+        self.weights_ = draws.flat.transpose(0, 1).flatten(0, 1).numpy()
+        self.heats_ = draws.heats.transpose(0, 1).flatten().numpy()
 
     def _networks(self) -> list[Network]:
         """The networks that the parameters allow, each once."""
@@ -119,16 +166,21 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
             return UNDECIDED
         return check_positive("prior_variance", self.prior_variance, remedy='or pass "auto"')
 
+    def _fixed_temperature(self) -> float:
+        if isinstance(self.temperature, str) and self.temperature == "auto":
+            return UNDECIDED
+        return check_not_negative("temperature", self.temperature)
+
     def _fixed_burn_in(self, rows: int) -> float:
         if self.burn_in == "auto":
             return 0.8 if rows > MANY_ROWS else 0.5
         return check_fraction("burn_in", self.burn_in)
 
-    def _plan(self, shape: tuple[int, ...], outputs: int) -> Plan:
-        rows, features = shape
+    def _plan(self, inputs: Tensor, outputs: int) -> Plan:
+        rows, features = inputs.shape
         hidden, activation = self._networks()[0]
         check_choice("roles", self.roles, ("theta", "guide", "both"))
-        steps = automatic_steps(rows) if self.n_steps == "auto" else self.n_steps
+        steps = self._automatic_steps(rows) if self.n_steps == "auto" else self.n_steps
         plan = Plan(
             sizes=(features, *hidden, outputs),
             activation=activation,
@@ -139,7 +191,7 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
             lr=check_positive("lr", self.lr),
             momentum=check_fraction("momentum", self.momentum),
             horizon=check_positive("guide_horizon", self.guide_horizon),
-            temperature=check_not_negative("temperature", self.temperature),
+            temperature=self._fixed_temperature(),
             prior_variance=self._fixed_prior(),
             burn_in=self._fixed_burn_in(rows),
             roles=self.roles,
@@ -154,32 +206,41 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return plan
 
-    def _outputs(self, x: Any) -> Iterator[Tensor]:
-        """Outputs (networks, rows, out) in float64, for as many rows at a time as memory likes."""
-        check_is_fitted(self)
-        x = validate_data(self, x, dtype=np.float64, order="C", reset=False)
-        inputs = torch.from_numpy((x - self.x_mean_) / self.x_scale_)
-        params = [torch.from_numpy(p).double() for p in self.params_]
-        widest = max(p.shape[0] * max(p.shape[1:]) for p in params)
-        with torch.no_grad():
+    @staticmethod
+    def _automatic_steps(rows: int) -> int:
+        raise NotImplementedError
+
+    def _outputs(self, X: Any) -> Iterator[Tensor]:
+        """Outputs (networks, out, rows) in float64, for as many rows at a time as memory likes."""
+        inputs = self._inputs(X)
+        layers = self._form.layers(torch.from_numpy(self.weights_).double())
+        widest = len(self.weights_) * max(self._form.sizes[1:])
+        with torch.no_grad(), self._threads():
             for rows in torch.split(inputs, max(1, CHUNK // widest)):
-                yield forward(params, rows, self.activation_)
+                yield forward(self._form, layers, rows[None])[0]
 
+    def _inputs(self, X: Any) -> Tensor:
+        """What networks see of X, in float64."""
+        check_is_fitted(self)
+        return torch.from_numpy(self.columns_.inputs(read_columns(self, X, reset=False)))
 
-def automatic_steps(rows: int) -> int:
-    """Steps for this many rows: many passes over small data, few over large.
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Inside the block torch uses `n_jobs` threads; None leaves it as it is, −1 takes all."""
+        before = torch.get_num_threads()
+        if self.n_jobs is None:
+            yield
+            return
+        jobs = check_count("n_jobs", self.n_jobs) if self.n_jobs != -1 else os.cpu_count() or 1
+        torch.set_num_threads(jobs)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
-    >>> [automatic_steps(n) for n in (10, 100, 1000, 10_000, 100_000)]
-    [100, 800, 2600, 3500, 10000]
-    """
-    return int(max(100, min(10 * rows, 400 + 4 * rows, 2500 + rows // 10, 10_000)))
-
-
-def moments(values: Doubles) -> tuple[Doubles, Doubles]:
-    """Mean and standard deviation of each column; 1 where a column is constant."""
-    mean, scale = values.mean(axis=0), values.std(axis=0)
-    tiny = 10 * np.finfo(np.float64).eps * np.abs(mean)
-    return mean, np.where(scale > tiny, scale, 1.0)
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(f"[{type(self).__name__}] {line}", flush=True)
 
 
 def run_until_finite(plan: Plan, attempt: Callable[[Plan], Result]) -> tuple[Result, float]:

@@ -1,92 +1,111 @@
-"""Choice of the classifier's network and prior variance by 3-fold validation, in one run.
-
-A prior on a fold is one or more chains of a stacked run, with their own rows and their own prior.
-The held-out NLL of the average over their samples, averaged over folds, decides.
-"""
+"""Choice of the classifier's network, prior variance and temperature by held-out rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from entropy_mcmc.sklearn.likelihood import Categorical
+from entropy_mcmc.sklearn.networks import forward
 from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, run
-from entropy_mcmc.sklearn.validation import folds, held_out_outputs, pilot_plan
+from entropy_mcmc.sklearn.sampling import Draws, Table
+from entropy_mcmc.sklearn.selection import LEAST_ROWS, Candidate, Scores, held_out_losses
 
-CANDIDATES = (3.0, 10.0, 30.0, 100.0, 300.0)
-FALLBACK = 10.0  # for data too small to hold rows out
-LEAST_ROWS = 30
-FEW_ROWS = 500  # up to here the rows are divided twice, and networks are compared
-MOST_HELD_OUT = 2000  # rows judged in a fold: enough to tell candidates apart
-SAMPLES = 4
-
-
-def choose(
-    plan: Plan, x: Tensor, labels: Tensor, networks: Sequence[Network], priors: Sequence[float]
-) -> tuple[Network, float]:
-    """The network and the prior variance of the lowest held-out NLL.
-
-    Small data choose between the networks, larger ones take the first: a smooth and shallow one is
-    better on some data of a hundred rows, and the cost would double.
-    """
-    if len(x) < LEAST_ROWS:
-        return networks[0], FALLBACK if len(priors) > 1 else priors[0]
-    if len(x) > FEW_ROWS:
-        networks = networks[:1]
-    if len(networks) * len(priors) == 1:
-        return networks[0], priors[0]
-    losses = [held_out_losses(plan.using(network), x, labels, priors) for network in networks]
-    best = int(torch.stack([each.mean(dim=1).min() for each in losses]).argmin())
-    return networks[best], priors[cautious(losses[best])]
+LINEAR_PRIORS = (0.01, 0.1, 1.0, 10.0, 100.0)
+PRIORS = (0.3, 3.0, 30.0, 300.0)
+BESIDE = math.sqrt(10.0)  # factor between a prior variance and those beside it
+TEMPERATURE = 0.1  # of all candidates until the last, which try others
+OTHER_TEMPERATURES = (0.02, 0.5)
+FALLBACK = 3.0  # prior variance for data too small to hold rows out
+SLACK = 0.5  # standard errors of the mean loss that a simpler candidate may be worse
 
 
-def cautious(losses: Tensor) -> int:
-    """The first candidate whose mean is within one standard error of the lowest.
+@dataclass(frozen=True)
+class Open:
+    """What the caller left open: networks, and prior variance and temperature or None."""
 
-    Candidates are in order, rows (candidates, rows) are compared in pairs. Too broad a prior costs
-    far more than too narrow a one, and small data often cannot tell them apart.
+    networks: Sequence[Network]
+    prior_variance: float | None
+    temperature: float | None
 
-    >>> cautious(torch.tensor([[2.0, 2.1, 1.9], [1.0, 1.2, 1.0], [0.9, 1.3, 0.9], [1.5, 1.5, 1.5]]))
-    1
-    """
-    excess = losses - losses[losses.mean(dim=1).argmin()]
-    errors = excess.std(dim=1) / math.sqrt(losses.shape[1])
-    return int((excess.mean(dim=1) <= errors).int().argmax())
+    def rounds(self, scores: Scores) -> Iterator[list[Candidate]]:
+        """What to try next: `scores` gets the losses of each round before the next is asked."""
+        hidden = [network for network in self.networks if network[0]]
+        for network in [n for n in self.networks if not n[0]]:
+            yield self._with_priors(network, LINEAR_PRIORS)
+        for network in hidden[:1]:
+            yield self._with_priors(network, PRIORS)
+            yield self._beside(network, scores, (1 / BESIDE, BESIDE))
+        for network in hidden[1:]:
+            yield self._beside(network, scores, (1 / BESIDE, 1.0))
+        yield self._with_temperatures(scores.best())
+
+    def only(self, prior_variance: float, temperature: float) -> Candidate:
+        """The candidate of no search, with these numbers where nothing else was asked for."""
+        v = prior_variance if self.prior_variance is None else self.prior_variance
+        T = temperature if self.temperature is None else self.temperature
+        return Candidate(self.networks[0], v, T)
+
+    def _with_priors(self, network: Network, grid: Sequence[float]) -> list[Candidate]:
+        T = TEMPERATURE if self.temperature is None else self.temperature
+        priors = grid if self.prior_variance is None else (self.prior_variance,)
+        return [Candidate(network, prior, T) for prior in priors]
+
+    def _beside(
+        self, network: Network, scores: Scores, factors: Sequence[float]
+    ) -> list[Candidate]:
+        """Prior variances around the best that a network with hidden layers had so far."""
+        known = {c: loss for c, loss in scores.losses.items() if c.network[0]}
+        v = Scores(known).best().prior_variance
+        candidates = self._with_priors(network, [v * factor for factor in factors])
+        return [c for c in candidates if c not in scores.losses]
+
+    def _with_temperatures(self, best: Candidate) -> list[Candidate]:
+        if self.temperature is not None:
+            return []
+        return [replace(best, temperature=other) for other in OTHER_TEMPERATURES]
 
 
-def held_out_losses(plan: Plan, x: Tensor, labels: Tensor, priors: Sequence[float]) -> Tensor:
-    """NLL of every row while it was held out, (priors, rows); equal seeds divide rows equally."""
-    generator = torch.Generator().manual_seed(plan.seed)
-    # In small data the best candidate of one division is often not that of another.
-    divisions = [folds(len(x), generator) for _ in range(2 if len(x) <= FEW_ROWS else 1)]
-    train, held_out = (torch.cat(rows) for rows in zip(*divisions, strict=True))
-    pilot = pilot_plan(plan, len(priors) * len(train), SAMPLES)
-    each = torch.tensor(priors).repeat_interleave(len(train))
-    rows = train.repeat(len(priors), 1)
-    draws = run(pilot, x, labels, Categorical(), rows=rows, priors=each)
-    judged = held_out[:, :MOST_HELD_OUT]
-    losses = held_out_nll(draws, pilot, x, labels, judged.repeat(len(priors), 1))
-    return mean_by_row(losses.view(len(priors), -1), judged.flatten(), len(x))
+Losses = Callable[[Sequence[Candidate]], dict[Candidate, Tensor]]
 
 
-def mean_by_row(values: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Columns that belong to the same one of `count` rows, averaged; rows without any left out.
+def choose(open_: Open, rows: int, losses: Losses) -> tuple[Candidate, Scores]:
+    """The simplest candidate that predicts held-out rows about as well as the best."""
+    scores = Scores({})
+    settled = None not in (open_.prior_variance, open_.temperature)
+    if rows < LEAST_ROWS or (settled and len(open_.networks) == 1):
+        return open_.only(FALLBACK, 1.0), scores
+    for candidates in open_.rounds(scores):
+        scores.losses |= losses(candidates) if candidates else {}
+    return scores.cautious(simplicity, SLACK), scores
 
-    >>> mean_by_row(torch.tensor([[1.0, 2.0, 5.0]]), torch.tensor([2, 0, 2]), 3)
-    tensor([[2., 3.]])
-    """
-    times = torch.zeros(count).index_add_(0, rows, torch.ones(len(rows)))
-    sums = torch.zeros(len(values), count).index_add_(1, rows, values)
-    return (sums / times)[:, times > 0]
+
+def simplicity(candidate: Candidate) -> float:
+    """Small for linear networks, then for narrow priors."""
+    return (1e6 if candidate.network[0] else 0.0) + candidate.prior_variance
 
 
-def held_out_nll(draws: Draws, plan: Plan, x: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+def held_out_nll(
+    draws: Draws, plan: Plan, table: Table, likelihood: Categorical, rows: Tensor
+) -> Tensor:
     """NLL of each chain's average prediction on its own `rows`, (chains, rows)."""
-    outputs = held_out_outputs(draws, plan, x, rows).log_softmax(dim=-1)
-    wanted = labels[rows][None, ..., None].expand(plan.samples, -1, -1, 1)
-    logs = outputs.gather(3, wanted).squeeze(-1)
-    return math.log(plan.samples) - logs.logsumexp(dim=0)
+    x, y, _ = table.take(rows)
+    labels = y.argmax(dim=2, keepdim=True).mT
+    form, logs = plan.architecture, []
+    for flat in draws.flat:
+        outputs = forward(form, form.layers(flat), x)[0] + likelihood.offset
+        logs.append(outputs.log_softmax(dim=1).gather(1, labels).squeeze(1))
+    return math.log(len(logs)) - torch.stack(logs).logsumexp(dim=0)
+
+
+def losses_of(plan: Plan, table: Table, likelihood: Categorical) -> Losses:
+    """Losses of candidates on the folds of a table."""
+
+    def judge(draws: Draws, pilot: Plan, rows: Tensor) -> Tensor:
+        return held_out_nll(draws, pilot, table, likelihood, rows)
+
+    return lambda candidates: held_out_losses(plan, table, likelihood, candidates, judge)

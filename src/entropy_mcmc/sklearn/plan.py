@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from entropy_mcmc.sklearn.networks import Architecture
+
 Network = tuple[tuple[int, ...], str]  # widths of the hidden layers, activation
 
 
@@ -20,7 +22,7 @@ class Plan:
     batch: int
     lr: float
     momentum: float
-    horizon: float  # steps over which the guide averages
+    horizon: float  # steps over which a coupled guide would average; it sets η
     temperature: float
     prior_variance: float
     burn_in: float
@@ -35,10 +37,19 @@ class Plan:
         room = self.steps - first
         return after > 0 and after * self.samples // room > (after - 1) * self.samples // room
 
+    def is_noisy(self, step: int) -> bool:
+        """Whether this step has noise: the first half of burn-in only looks for a mode."""
+        return 2 * step >= self.burn_in * self.steps
+
     @property
     def variables(self) -> tuple[str, ...]:
         """Names of the sampler's variables that are kept."""
         return ("theta", "guide") if self.roles == "both" else (self.roles,)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Form of one network."""
+        return Architecture(self.sizes, self.activation)
 
     def using(self, network: Network) -> Plan:
         """The plan with other hidden layers between the same inputs and outputs."""
