@@ -58,7 +58,9 @@ def floor(x: torch.Tensor, number: int, steps: int) -> Callable[[], object]:
     return lambda: [call([part, x, theta]) for part in rows]
 
 
-def blackjax_sgld(x: Any, y: Any, number: int, steps: int) -> Callable[[], object]:
+def blackjax_sgld(
+    x: Any, y: Any, number: int, steps: int, *, shared: bool = False
+) -> Callable[[], object]:
     import blackjax
     import jax
     import jax.numpy as jnp
@@ -80,8 +82,24 @@ def blackjax_sgld(x: Any, y: Any, number: int, steps: int) -> Callable[[], objec
 
         return jax.lax.scan(step, jnp.zeros(WEIGHTS), jax.random.split(key, steps))[1]
 
-    many = jax.jit(jax.vmap(one)) if number > 1 else jax.jit(one)
+    def together(key: Any) -> Any:
+        """All chains in one scan, with one batch for each step."""
+
+        def step(thetas: Any, key: Any) -> Any:
+            first, second = jax.random.split(key)
+            chosen = jax.random.randint(first, (BATCH,), 0, ROWS)
+            batch, keys = (rows[chosen], signs[chosen]), jax.random.split(second, number)
+            moved = jax.vmap(lambda k, t: kernel.step(k, t, batch, LR / ROWS))(keys, thetas)
+            return moved, moved
+
+        start = jnp.zeros((number, WEIGHTS))
+        return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+
     key = jax.random.PRNGKey(0)
+    if shared:
+        all_at_once = jax.jit(together)
+        return lambda: all_at_once(key).block_until_ready()
+    many = jax.jit(jax.vmap(one)) if number > 1 else jax.jit(one)
     keys = jax.random.split(key, number) if number > 1 else key
     return lambda: many(keys).block_until_ready()
 
@@ -148,6 +166,25 @@ def compare(
     return out
 
 
+def compare_shared(
+    data: tuple[torch.Tensor, torch.Tensor], number: int, steps: int, repeats: int, cpu_time: bool
+) -> list[timing.Row]:
+    """Chains with one batch for all of them: another algorithm, whose chains are correlated."""
+    actions = {"ours": ours(*data, number, steps, shared_batch=True)}
+    try:
+        actions["shared"] = blackjax_sgld(*data, number, steps, shared=True)
+        actions["own"] = blackjax_sgld(*data, number, steps)
+    except ImportError:
+        return []
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+    first = f"{number} chains with one shared batch, our sgld / blackjax"
+    return [
+        timing.ratio(f"{first} with own batches (a different algorithm)", times["own"],
+                     times["ours"], "≥ 5"),
+        timing.ratio(f"{first} with a shared batch", times["shared"], times["ours"], "≥ 1.3"),
+    ]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
@@ -159,7 +196,9 @@ def main() -> None:
     data = make_data()
     one = compare(data, 1, given.steps, given.repeats, "≥ 1", given.cpu_time)
     many = compare(data, 64, max(64, given.steps // 256 * 16), given.repeats, "≥ 2", given.cpu_time)
-    rows = [*one.pop("rows"), *many.pop("rows")]
+    few = max(64, given.steps // 256 * 16)
+    shared = compare_shared(data, 64, few, given.repeats, given.cpu_time)
+    rows = [*one.pop("rows"), *many.pop("rows"), *shared]
     out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, "rows": rows}
     print(json.dumps(out | {"one": one, "many": many}, indent=1))
 

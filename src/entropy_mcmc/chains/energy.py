@@ -24,11 +24,15 @@ class Energy:
     layout: Layout
     data: tuple[Tensor, ...]
     batch_rows: int  # drawn per chain and step; 0 takes all data
+    shared: bool = False  # whether all chains take the same rows
 
     def gradients(self, theta: Tensor, rows: Tensor, data: Sequence[Tensor]) -> Tensor:
-        """Gradients of all chains, (chain, element); `rows` is (chain, row)."""
-        if self.batch_rows == 0:
-            slopes: Tensor = vmap(grad(lambda t: self.mean_loss(self.layout.tree(t), *data)))(theta)
+        """Gradients of all chains, (chain, element); `rows` is (chain, row), shared (1, row)."""
+        if self.batch_rows == 0 or self.shared:
+            batch = [part[rows[0]] for part in data] if self.batch_rows else data
+            slopes: Tensor = vmap(grad(lambda t: self.mean_loss(self.layout.tree(t), *batch)))(
+                theta
+            )
         else:
             slopes = vmap(grad(self._on_rows), in_dims=(0, 0, None))(theta, rows, tuple(data))
         return slopes

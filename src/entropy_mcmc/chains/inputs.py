@@ -115,6 +115,20 @@ def rows_per_step(data: Sequence[Tensor], batch_size: int | None) -> int:
     return check_count("batch_size", batch_size)
 
 
+def check_shared(shared_batch: bool, batch_rows: int, replicas: int) -> None:
+    """Refuse a batch that there is not, or that replicas, with mini-batches of their own, share."""
+    if shared_batch and not batch_rows:
+        raise ConfigError(
+            "shared_batch=True needs mini-batches, got batch_size=None, with which all chains see "
+            "all data; pass batch_size="
+        )
+    if shared_batch and replicas > 1:
+        raise ConfigError(
+            f"shared_batch must be False with replicas, which have mini-batches of their own, got "
+            f"shared_batch=True and replicas={replicas}"
+        )
+
+
 def check_settings(
     kind: type[Sampler], settings: Mapping[str, Any], data: Sequence[Tensor]
 ) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class NoiseAndBatches:
         if number == 0:
             return torch.empty(count, len(self.chains), 0, dtype=torch.int64, device=device)
         x0 = torch.arange(number, dtype=torch.int32, device=device)[None]
-        x1 = (self.chains * 2**10).to(torch.int32)[:, None]
+        chains = self.chains[:1] * 0 if self.energy.shared else self.chains  # those of chain 0
+        x1 = (chains * 2**10).to(torch.int32)[:, None]
         rows: Tensor = _call(_rows, self.compiled, words, x0, x1, len(self.energy.data[0]))
         return rows
 

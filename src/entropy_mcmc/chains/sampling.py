@@ -17,6 +17,7 @@ from entropy_mcmc.chains.energy import Energy, as_function
 from entropy_mcmc.chains.inputs import (
     check_data,
     check_settings,
+    check_shared,
     rows_per_step,
     starting_states,
 )
@@ -43,6 +44,7 @@ def run(
     chains: int | None = None,
     data: Sequence[Any] = (),
     batch_size: int | None = None,
+    shared_batch: bool = False,
     loss: Callable[..., Tensor] | None = None,
     thin: int = 1,
     burn_in: int = 0,
@@ -64,6 +66,10 @@ def run(
         chains: number of chains.
         data: tensors or arrays of equal first dimension, handed to `energy` after theta.
         batch_size: rows drawn for each chain and step, with replacement; None takes all.
+        shared_batch: give all chains of a step the same rows, which is much faster. Each chain has
+            the distribution that it has with rows of its own, but the chains are not independent:
+            their gradient noise is one, so that their average keeps it, and R-hat and the effective
+            sample size of several chains do not see it.
         loss: of a module: `loss(output, *targets)`.
         thin: keep every thin-th state.
         burn_in: steps before the first that may be kept.
@@ -91,7 +97,8 @@ def run(
     settings |= {"lr": lr, "seed": noise.check_seed(seed)}
     layout, flat = starting_states(energy, init, chains)
     batch_rows = rows_per_step(parts, batch_size)
-    sampled = Energy(as_function(energy, loss), layout, parts, batch_rows)
+    sampled = Energy(as_function(energy, loss), layout, parts, batch_rows, bool(shared_batch))
+    check_shared(shared_batch, batch_rows, settings.get("replicas", 1))
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
     use = wanted and available(device_type)
@@ -153,7 +160,8 @@ def _groups(energy: Energy, flat: Tensor, use_compiler: bool, replicas: int = 1)
     before it, and computes the same chains once more.
     """
     chains = flat.shape[0]
-    if not use_compiler or energy.batch_rows == 0 or flat.device.type != "cpu":
+    alone = energy.batch_rows and not energy.shared
+    if not use_compiler or not alone or flat.device.type != "cpu":
         return [slice(0, chains)]
     size = energy.batch_rows * sum(part[0].nbytes for part in energy.data)
     most = torch.get_num_threads() * max(1, CACHE // max(size, 1))

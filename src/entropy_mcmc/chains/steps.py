@@ -86,7 +86,7 @@ def make_call(
     # A second run of the same energy on data of the same shapes must not compile again.
     shapes = tuple((t.shape, t.stride(), t.dtype, t.device) for t in arguments)
     plain = constants(energy.mean_loss)
-    what = (energy.mean_loss, plain, energy.layout, energy.batch_rows)
+    what = (energy.mean_loss, plain, energy.layout, energy.batch_rows, energy.shared)
     rules = (early and method.first, early, method.settled, kept)
     key = (*what, *rules, shapes, torch.get_num_threads())
     if key not in _compiled:
