@@ -3,6 +3,8 @@ VENV   ?= .venv
 PYTHON ?= python3
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+# The demo needs the package alone: no test, docs or example tools.
+DEMO_STAMP := $(VENV)/.installed-demo
 # What to install: constraints-oldest.txt has the lower bounds, /dev/null takes the newest.
 CONSTRAINTS ?= constraints.txt
 EXTRA ?= dev
@@ -11,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test soak lint types check bench docs clean
 
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	$(PY) examples/demo.py
 
 test: $(STAMP)
@@ -40,6 +42,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS) reproduction/pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[$(EXTRA)]' -e reproduction
 	touch $(STAMP)
+
+$(DEMO_STAMP): pyproject.toml $(CONSTRAINTS)
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e .
+	touch $(DEMO_STAMP)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,30 +1,64 @@
-"""`make demo` on fewer steps: a table with every method, a picture, and a page."""
+"""`make demo` on fewer steps: one experiment in a table, a picture and a page; a light install."""
 
-import runpy
-import sys
+import importlib.util
+import re
 from pathlib import Path
 
+import numpy as np
+import pytest
 
-def test_demo_ends_with_a_table_a_picture_and_a_page(tmp_path, monkeypatch, capsys):
-    picture = tmp_path / "demo.png"
-    page = tmp_path / "demo.html"
-    arguments = ["demo.py", "--steps", "64", "--seeds", "2", "--picture", str(picture)]
-    arguments += ["--page", str(page)]
-    monkeypatch.setattr(sys, "argv", arguments)
-    runpy.run_path(str(Path(__file__).parents[1] / "examples/demo.py"), run_name="__main__")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def demo():
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples/demo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
+    folder = tmp_path / "demo"
+    results = demo.main(["--epochs", "8", "--seeds", "2", "--folder", str(folder)])
     text = capsys.readouterr().out
-    for word in (
-        "SGD",
-        "SGLD",
-        "Entropy-MCMC",
-        "accuracy",
-        "NLL",
-        "ECE",
-        "AUROC",
-        str(picture),
-        str(page),
-    ):
-        assert word in text
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    shown = page.read_text(encoding="utf-8")
-    assert all(f">{method}</button>" in shown for method in ("sgd", "sgld", "emcmc"))
+    assert set(results) == {"sgd", "ensemble", "emcmc"}
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    for method, runs in results.items():
+        assert len(runs) == 2
+        mean = np.mean([one["nll"] for one in runs])
+        assert f"{mean:.4f} ±" in text
+        assert f"{mean:.4f} ±" in page  # the page's own means over seeds are the table's
+        for seed in range(2):
+            assert f">{method}-{seed}<" in page
+    gaps = [a["nll"] - b["nll"] for a, b in zip(results["emcmc"], results["sgd"], strict=True)]
+    error = abs(gaps[0] - gaps[1]) / 2  # the standard error of two values
+    assert f"{np.mean(gaps):+.4f} ± {error:.4f}" in text
+    assert str(folder / "report.html") in text
+
+
+def test_a_fifth_of_the_labels_is_drawn_at_random(demo, tmp_path):
+    demo.write_data(tmp_path / "d.npz")
+    with np.load(tmp_path / "d.npz") as arrays:
+        assert len(arrays["x_train"]) == 1000
+        assert len(arrays["x_test"]) == 797
+        wrong = (arrays["y_test"] != arrays["true_test"]).mean()
+    # Of a fifth, a tenth hits the right label again; 4 standard errors, false alarm 6e-5.
+    assert abs(wrong - 0.18) < 4 * (0.18 * 0.82 / 797) ** 0.5
+
+
+def test_the_demo_installs_no_tool_of_development():
+    """`make demo` has a stamp of its own, and asks pip for the package without extras."""
+    makefile = (ROOT / "Makefile").read_text()
+    rule = re.search(r"^\$\(DEMO_STAMP\):[^\n]*\n((?:\t[^\n]*\n)+)", makefile, re.MULTILINE)
+    installs = [line for line in rule[1].splitlines() if "pip install" in line]
+    assert len(installs) == 1
+    assert installs[0].rstrip().endswith("-e .")
+    assert re.search(r"^demo: \$\(DEMO_STAMP\)$", makefile, re.MULTILINE)
+    names = set(
+        re.findall(r"^(?:from|import) (\w+)", (ROOT / "examples/demo.py").read_text(), re.M)
+    )
+    brought = {"argparse", "collections", "entropy_mcmc", "math", "numpy", "pathlib", "shutil"}
+    brought |= {"statistics", "time", "torch", "typing", "__future__"}
+    assert names <= brought
