@@ -48,6 +48,23 @@ def test_convolution_keeps_the_mass_of_each_mode():
     assert found == pytest.approx(0.4894, abs=0.002)
 
 
+@pytest.mark.parametrize("h", [0.1, 3.0, 40.0])
+@pytest.mark.parametrize("eta", [0.02, 0.5, 4.0])
+def test_minibatch_noise_at_small_steps(h, eta):
+    """Heat of θ, of the guide (against SGD at the same and half the lr) and of the thermometer."""
+    alpha, V, c = 1e-7, 5.0, 1 / eta
+    cold, hot, twice = (
+        theory.euler_covariance(a, h, eta, temperature=0.0, gradient_variance=v)
+        for a, v in ((alpha, 0.0), (alpha, V), (2 * alpha, V))
+    )
+    assert (cold.theta, cold.guide) == (0.0, 0.0)
+    sgd = theory.sgld_variance(alpha, h, temperature=0.0, gradient_variance=V)
+    assert hot.theta == pytest.approx(alpha * V * (h + c) / (2 * h * (h + 2 * c)), rel=1e-4)
+    assert hot.guide / sgd == pytest.approx(1 / (2 + h * eta), rel=1e-4)
+    assert twice.guide / sgd == pytest.approx(2 / (2 + h * eta), rel=1e-4)
+    assert hot.difference / eta == pytest.approx(alpha * V / (4 + 2 * h * eta), rel=1e-4)
+
+
 def test_larger_eta_flattens_the_peaks():
     """Sharp peak over flat peak of θ_a's density in the plane: 1.98 at η = 0.01, 1.09 at η = 5.
 
