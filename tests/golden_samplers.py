@@ -1,9 +1,9 @@
 """Fixed seeded runs of every sampler and variant, and the SHA-256 of all that they leave behind.
 
-`python tests/golden_samplers.py` writes `tests/golden/samplers.json` anew: only for a change that
-is meant to change samples. Gradients are elementary (no BLAS), so the bytes depend on torch's
-version and on the kind of CPU alone, and on the compiler for compiled steps. All three are kept
-beside the hashes.
+`python tests/golden_samplers.py FILE [eager]` records them, with the code of a commit that is known
+to be right: every file in tests/golden named samplers*.json is one such record. Gradients are
+elementary (no BLAS), so the bytes depend on torch's version and on the processor alone, and on the
+compiler for compiled steps. All three are kept beside the hashes.
 """
 
 import hashlib
@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 import entropy_mcmc as em
+from golden_chains import machine
 
-FILE = Path(__file__).parent / "golden" / "samplers.json"
+FILES = sorted((Path(__file__).parent / "golden").glob("samplers*.json"))
 STEPS = 5
 # Two chunks of the eager path, a tensor with a bucket of its own, and small ones that are merged.
 SHAPES = [(70_000,), (150, 300), (64,), (7, 3), (), (1,)]
@@ -57,6 +58,7 @@ def environment():
     return {
         "torch": torch.__version__,
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "processor": machine()["processor"],
         "compiler": version.splitlines()[0] if compiler else None,
     }
 
@@ -135,14 +137,17 @@ def cases():
     return {**eager, **compiled}
 
 
-def main():
+def main(file, *kinds):
     torch.set_num_threads(1)
     hashes = {}
     for key, case in cases().items():
+        if case[2] and "eager" in kinds:
+            continue
         hashes[key] = run(*case)
         print(key, hashes[key], flush=True)
-    FILE.write_text(json.dumps({"environment": environment(), "hashes": hashes}, indent=1) + "\n")
+    text = json.dumps({"environment": environment(), "hashes": hashes}, indent=1)
+    Path(file).write_text(text + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
