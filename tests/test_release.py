@@ -93,7 +93,8 @@ def test_lower_bounds_are_those_of_the_oldest_constraints():
     oldest = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     oldest.pop("pyparsing")  # below matplotlib, which warns with newer ones
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["arviz"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["arviz"], *extras["tune"]]
     bounds = {re.sub(r"\[.*\]", "", each) for each in wanted}
     assert bounds == {f"{name}>={version}" for name, version in oldest.items()}
 
