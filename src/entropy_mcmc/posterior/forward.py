@@ -24,7 +24,7 @@ Load = tuple[Sample, Callable[[Workspace], None]]
 Output = Callable[[Any], Tensor]
 
 # Side by side pays while calls cost more than arithmetic: see benchmarks/predictive.py.
-SMALL_MODEL = 10_000
+SMALL_MODEL = 1_000
 _GROUP_NUMEL = 4_000_000
 _GROUP = 64
 _TRIAL = Lock()

@@ -24,7 +24,7 @@ from entropy_mcmc.posterior.sample_tensors import (
     split,
     tensors_for_disk,
 )
-from entropy_mcmc.posterior.store import OpenTensor, Store
+from entropy_mcmc.posterior.store import Store, Tensors
 from entropy_mcmc.posterior.tensors import (
     Slot,
     content_digest,
@@ -150,5 +150,5 @@ def _replace_buffers(store: Store, sample: Sample, fresh: Mapping[str, Tensor]) 
         store.commit(replace(store.manifest, samples=samples))
 
 
-def _either(fresh: Mapping[str, Tensor], own: Mapping[str, OpenTensor], name: str) -> Tensor:
+def _either(fresh: Mapping[str, Tensor], own: Tensors, name: str) -> Tensor:
     return fresh[name] if name in fresh else own[name].read()

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ from entropy_mcmc.posterior.atomic_files import (
     signature,
     sync,
 )
+from entropy_mcmc.posterior.kept_files import KeptFiles, KeptTensor
 from entropy_mcmc.posterior.manifest import (
     NAME,
     SAMPLE_NAME,
@@ -66,7 +68,7 @@ class OpenTensor:
         return tensor
 
 
-Tensors = dict[str, OpenTensor]
+Tensors = Mapping[str, OpenTensor | KeptTensor]
 
 
 class Store:
@@ -77,6 +79,7 @@ class Store:
         self.changing = RLock()  # held by the thread that reads the manifest and replaces it
         self._lock: WriterLock | None = None
         self._verified: dict[str, tuple[int, ...]] = {}
+        self._kept = KeptFiles()
         self._seen: tuple[int, ...] = ()
         _refuse_links(self.folder, path)
         self._manifest = self._read()
@@ -152,13 +155,18 @@ class Store:
         """Check a sample and open its files, which then stay readable whatever the writer does."""
         self.check(sample)
         with ExitStack() as stack:
-            tensors = self._open(sample, stack)
+            tensors = self._open(sample, stack, keep=True)
             return stack.pop_all(), tensors
 
-    def _open(self, sample: Sample, stack: ExitStack) -> Tensors:
-        opened: Tensors = {}
+    def _open(self, sample: Sample, stack: ExitStack, *, keep: bool = False) -> Tensors:
+        opened: dict[str, OpenTensor | KeptTensor] = {}
         for file in _files(sample):
-            handle = stack.enter_context(_open_tensors(self.folder / file.name))
+            path, verified = self.folder / file.name, self._verified.get(file.name, ())
+            kept = self._kept.get((file, verified), partial(_read_all, path)) if keep else None
+            if kept is not None:
+                opened.update(kept)
+                continue
+            handle = stack.enter_context(_open_tensors(path))
             names: list[str] = handle.keys()
             opened.update({name: OpenTensor(name, file, handle) for name in names})
         return opened
@@ -258,6 +266,11 @@ def _open_tensors(path: Path) -> Any:
         return safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: the file is gone
         raise _damaged(path, f"is not a readable safetensors file ({error})") from error
+
+
+def _read_all(path: Path) -> dict[str, Tensor]:
+    with _open_tensors(path) as handle:
+        return {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
 
 
 def _damaged(path: Path, what: str) -> DamagedFileError:
