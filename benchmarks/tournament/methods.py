@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tournament.settings import Settings
 from tournament.store import Store
 from tournament.tasks import Task
 
-Knobs = Mapping[str, float]
+Knobs = Mapping[str, Any]
 SAMPLES = 8
 
 

@@ -1,18 +1,18 @@
 """The first league: every method by its own recipe, without a trial.
 
-EMCMC's settings are those of `entropy_mcmc.recipes`. The rivals have the same prior, the same
-momentum and, where they have noise, the same temperature and noisy part; SGD's lr is half of
-EMCMC's.
+All settings are those of `entropy_mcmc.recipes`: the same prior, lr and momentum for all methods
+(SGLD, which has no momentum, has four times the lr), the same part of the run from which networks
+are kept and, where there is noise, the same temperature.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from entropy_mcmc import recipes
 from tournament.methods import Method
 from tournament.optimizers import unit
 from tournament.tasks import Task
-
-SGLD_LR = 4.0  # times SGD's with momentum 0.9: without momentum it moves at a tenth of the speed
 
 
 def recipe(task: Task, chains: int = 1) -> recipes.Recipe:
@@ -21,21 +21,18 @@ def recipe(task: Task, chains: int = 1) -> recipes.Recipe:
     return make(task.network(), task.train, task.batch, task.passes, chains=chains, unit=unit(task))
 
 
-def knobs(method: Method, task: Task) -> dict[str, float]:
+def knobs(method: Method, task: Task) -> dict[str, Any]:
     """The method's settings on a task, as `Settings` names them."""
     if method.optimizer == "start":
         return {}
     if method.optimizer == "adamw":
         return {"lr": 1e-3, "weight_decay": 1e-2}
-    return _shared(method.optimizer, task, method.chains)
-
-
-def _shared(optimizer: str, task: Task, chains: int) -> dict[str, float]:
-    made = recipe(task, chains)
-    prior = {"momentum": made.momentum, "prior_variance": made.prior_variance}
-    if optimizer == "sgd":
-        return {"lr": made.lr / 2, **prior}
-    noisy = {**prior, "temperature": made.temperature, "noise_from": made.burn_in}
-    if optimizer == "emcmc":
-        return {"lr": made.lr, "horizon": round(made.horizon / made.steps, 6), **noisy}
-    return {"lr": made.lr / 2 * (SGLD_LR if optimizer == "sgld" else 1.0), **noisy}
+    made = recipe(task, method.chains)
+    values = made.settings(method.optimizer)
+    knobs: dict[str, Any] = {"lr": values["lr"], "prior_variance": made.prior_variance}
+    knobs |= {"momentum": values.get("momentum", 0.0), "noise_from": made.burn_in}
+    if "temperature" in values:
+        knobs["temperature"] = made.temperature
+    if method.optimizer == "emcmc":
+        knobs |= {"horizon": round(made.horizon / made.steps, 6), "coupled": made.coupled}
+    return knobs

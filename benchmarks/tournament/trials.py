@@ -25,7 +25,7 @@ RANGES = {  # low and high, drawn evenly in logarithm
     "average": (0.01, 0.3),
     "weight_decay": (1e-4, 1.0),
 }
-LR_SCALE = {"adamw": 0.02, "emcmc": 2.0, "sgld": 10.0}  # of the range of lr; SGD's is 1
+LR_SCALE = {"adamw": 0.02, "sgld": 10.0}  # of the range of lr; SGD's is 1
 
 
 def candidates(method: Method, base: Knobs) -> list[dict[str, float]]:

@@ -6,27 +6,29 @@ value can be overridden. The values come from the development tasks of `docs/com
 >>> import torch
 >>> print(from_scratch(torch.nn.Linear(50, 2), num_data=1000, batch_size=50, passes=40))
 recipe "from scratch": EMCMC, 40 passes over 1000 examples, gradients of 50
-lr              0.1         twice SGD's 0.05: the pair (θ, θ_a) has twice the mass
-momentum        0.9         without it the coupled pair learns at a twentieth of SGD's speed
+lr              0.1         that of SGD with momentum, for the mean loss
+momentum        0.9         without it the chain learns at a tenth of the speed
 prior_variance  0.4         20 over the mean fan-in of 50, whatever N; weight decay 0.0025
 temperature     0.02        warm enough to move, cold enough to predict well
-eta             0.016       horizon ηN/lr of 160 steps (16 with momentum), a fifth of the run
+eta             0.016       the guide averages θ over ηN/lr = 160 steps, 20% of a chain
 steps           800         40 passes, one cosine for each chain
 chains          1           one long chain; several give more where a part of the budget fits
-burn_in         0.5         noise in the second half, while lr still moves θ
-samples         8           evenly spaced over the noisy half; one forward pass each
+burn_in         0.5         noise in the last 50%, while lr still moves θ
+samples         8           evenly spaced over the noisy part; one forward pass each
+coupled         noisy       burn-in is plain SGD at its full speed; θ_a starts as θ after it
 roles           theta       the guide carries √(ηT) of noise: θ predicts better
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from entropy_mcmc.errors import ConfigError, check_count, check_positive
 from entropy_mcmc.priors import Model, mean_fan_in, prior_groups
-from entropy_mcmc.units import eta_of_horizon, horizon, weight_decay
+from entropy_mcmc.units import auto_horizon, eta_of_horizon, horizon, weight_decay
 
 __all__ = [
     "Recipe",
@@ -38,12 +40,18 @@ __all__ = [
     "short_chains",
 ]
 
-SGD_LR = 0.05  # with momentum 0.9, for the mean loss
+SGD_LR = 0.1  # with momentum 0.9, for the mean loss
 FAN_IN_VARIANCE = 20.0  # prior variance × mean fan-in
-HORIZON = 0.2  # ηN/lr as a part of a chain's steps
-LEAST_HORIZON = 4.0  # steps; below 2 the pair oscillates
 LEAST_STEPS = 100  # of a chain; with fewer the cosine has no time to learn
-TUNED_LR = 0.02  # SGD's, where a trained network must keep its basin
+TUNED_LR = 0.04  # where a trained network must keep its basin
+MOMENTUM = 0.9
+TEMPERATURE = 0.02
+# Lr of each method as a multiple of SGD's; the other methods of a run only share the prior.
+LRS = {
+    **dict.fromkeys(("sgd", "ensemble", "swa", "sam", "sghmc", "emcmc"), 1.0),
+    "sgld": 4.0,  # without momentum it moves at a tenth of the speed
+}
+NOISY = ("emcmc", "sghmc", "sgld")
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class Recipe:
         steps: Of each chain.
         chains: Independent chains; each has its share of the passes.
         burn_in: Part of a chain without noise and samples.
+        coupled: When θ and θ_a are: "noisy", after burn-in, or "always".
         samples: Kept of each chain.
         roles: Which variable is kept: "theta", "guide" or "both".
         unit: Energy of one unit of the mean loss: the noise variance for a plain squared loss.
@@ -82,6 +91,7 @@ class Recipe:
     chains: int
     burn_in: float
     samples: int
+    coupled: str = "noisy"
     roles: str = "theta"
     unit: float = 1.0
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +124,25 @@ class Recipe:
             "cycles": 1,
             "burn_in": self.burn_in,
             "samples_per_cycle": self.samples,
+            "coupled": self.coupled,
         }
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """Hyper-parameters of a method of `emcmc sample` with the same prior, speed and heat.
+
+        >>> import torch
+        >>> made = from_scratch(torch.nn.Linear(50, 2), 1000, 50, passes=40)
+        >>> made.settings("sgd")
+        {'prior_variance': 0.4, 'lr': 0.1, 'momentum': 0.9}
+        """
+        values = {"prior_variance": self.prior_variance / self.unit}
+        if method in LRS:
+            values["lr"] = LRS[method] * self.lr
+            if method != "sgld":
+                values["momentum"] = self.momentum
+        if method in NOISY:
+            values["temperature"] = self.temperature * self.unit
+        return values
 
     def override(self, **values: Any) -> Recipe:
         """The recipe with values of your own; a new lr keeps the horizon in steps.
@@ -161,7 +189,7 @@ def from_scratch(
     chains: int = 1,
     unit: float = 1.0,
 ) -> Recipe:
-    """Settings for an untrained network: one cosine from twice SGD's lr, noise in its second half.
+    """Settings for an untrained network: SGD for half of a cosine, then coupling and noise.
 
     Args:
         model: The network, for the fan-in of its layers.
@@ -172,21 +200,24 @@ def from_scratch(
         unit: 1 for a likelihood; the noise variance for half the squared error.
     """
     steps = steps_of(num_data, batch_size, passes, chains)
-    lr, momentum = 2 * SGD_LR, 0.9
-    averaged = max(LEAST_HORIZON, HORIZON * steps)
+    lr, momentum = SGD_LR, MOMENTUM
     variance, reason = prior(model, num_data, unit)
-    samples = min(8 if chains == 1 else 4, steps - -(-steps // 2))
+    # Short chains need most of their steps to get there.
+    burn_in = 0.5 if chains == 1 else 0.75
+    averaged = auto_horizon(steps, burn_in, momentum)
+    samples = min(8 if chains == 1 else 4, steps - math.ceil(burn_in * steps))
     one = "one long chain; several give more where a part of the budget fits"
     reasons = {
-        "lr": f"twice SGD's {SGD_LR:g}: the pair (θ, θ_a) has twice the mass",
-        "momentum": "without it the coupled pair learns at a twentieth of SGD's speed",
+        "lr": "that of SGD with momentum, for the mean loss",
+        "momentum": "without it the chain learns at a tenth of the speed",
         "prior_variance": reason,
         "temperature": "warm enough to move, cold enough to predict well",
-        "eta": _horizon_reason(averaged, momentum, "a fifth of the run"),
+        "eta": _horizon_reason(averaged, steps),
         "steps": f"{passes / chains:g} passes, one cosine for each chain",
         "chains": one if chains == 1 else "independent networks: best for OOD",
-        "burn_in": "noise in the second half, while lr still moves θ",
-        "samples": "evenly spaced over the noisy half; one forward pass each",
+        "burn_in": f"noise in the last {1 - burn_in:.0%}, while lr still moves θ",
+        "coupled": "burn-in is plain SGD at its full speed; θ_a starts as θ after it",
+        "samples": "evenly spaced over the noisy part; one forward pass each",
         "roles": "the guide carries √(ηT) of noise: θ predicts better",
     }
     return Recipe(
@@ -197,11 +228,11 @@ def from_scratch(
         lr=lr,
         momentum=momentum,
         prior_variance=variance,
-        temperature=0.02,
+        temperature=TEMPERATURE,
         eta=eta_of_horizon(averaged, lr, num_data),
         steps=steps,
         chains=chains,
-        burn_in=0.5,
+        burn_in=burn_in,
         samples=samples,
         unit=check_positive("unit", unit),
         reasons=reasons,
@@ -235,31 +266,40 @@ def from_trained(
 ) -> Recipe:
     """Settings for a network trained by SGD, Adam or AdamW: it stays in its basin, and moves."""
     base = from_scratch(model, num_data, batch_size, passes, chains=chains, unit=unit)
-    lr = 2 * TUNED_LR
+    lr, burn_in = TUNED_LR, 0.75
+    averaged = auto_horizon(base.steps, burn_in, base.momentum)
     reasons = {
         **base.reasons,
-        "lr": f"twice {TUNED_LR:g}, less than from scratch: the network keeps its basin",
-        "burn_in": "a quarter settles under the prior; then noise",
+        "lr": f"less than the {SGD_LR:g} from scratch: the network keeps its basin",
+        "eta": _horizon_reason(averaged, base.steps),
+        "burn_in": "three quarters settle under the prior; then noise",
     }
     return replace(
         base,
         name="from a trained network",
         lr=lr,
-        eta=eta_of_horizon(base.horizon, lr, num_data),
-        burn_in=0.25,
+        eta=eta_of_horizon(averaged, lr, num_data),
+        burn_in=burn_in,
+        samples=min(base.samples, base.steps - math.ceil(burn_in * base.steps)),
         reasons=reasons,
     )
 
 
 def adapters(
-    model: Model, num_data: int, batch_size: int, passes: float, *, unit: float = 1.0
+    model: Model,
+    num_data: int,
+    batch_size: int,
+    passes: float,
+    *,
+    chains: int = 1,
+    unit: float = 1.0,
 ) -> Recipe:
     """Settings for adapters (LoRA) on a frozen network; pass the module of trainable parameters.
 
     Not measured in the tournament: the settings of a trained network, with a prior of variance 1
     or less, since an adapter starts at 0 and its matrices are thin.
     """
-    base = from_trained(model, num_data, batch_size, passes, unit=unit)
+    base = from_trained(model, num_data, batch_size, passes, chains=chains, unit=unit)
     variance = min(1.0, base.prior_variance)
     decay = weight_decay(variance, num_data) * unit
     reasons = {
@@ -294,9 +334,10 @@ def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
     return steps
 
 
-def _horizon_reason(averaged: float, momentum: float, part: str) -> str:
-    short = averaged * (1 - momentum)
-    return f"horizon ηN/lr of {averaged:.3g} steps ({short:.2g} with momentum), {part}"
+def _horizon_reason(averaged: float, steps: int) -> str:
+    return (
+        f"the guide averages θ over ηN/lr = {averaged:.3g} steps, {averaged / steps:.0%} of a chain"
+    )
 
 
 def _shown(value: object) -> str:

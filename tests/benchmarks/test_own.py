@@ -14,7 +14,9 @@ def test_prior_and_momentum_are_shared(name):
         found = own.knobs(method, task)
         if method.optimizer in ("sgd", "sghmc", "sgld", "emcmc"):
             assert found["prior_variance"] == made.prior_variance
-            assert found["momentum"] == made.momentum
+            assert found["momentum"] == (0 if method.optimizer == "sgld" else made.momentum)
+            assert found["lr"] == made.lr * (4 if method.optimizer == "sgld" else 1)
+            assert found["noise_from"] == own.recipe(task, method.chains).burn_in
         if method.optimizer == "emcmc":
             assert found["temperature"] == made.temperature
             assert found["lr"] == made.lr

@@ -95,7 +95,7 @@ def test_candidates_begin_with_the_recipe_and_stay_in_range():
     found = trials.candidates(METHODS["EMCMC"], base)
     assert len(found) == trials.TRIALS
     assert found[0] == base
-    assert all(0.02 <= knobs["lr"] <= 0.6 for knobs in found)
+    assert all(0.01 <= knobs["lr"] <= 0.3 for knobs in found)
 
 
 def test_tables_and_page(tiny, few, tmp_path, monkeypatch):

@@ -55,7 +55,8 @@ def test_methods_of_one_trajectory_share_it(tiny):
     }
     assert len({tuple(value) for value in runs.values()}) == 1
     four = trajectories(METHODS["ensemble 4"], task, 0, own.knobs(METHODS["ensemble 4"], task))
-    assert four == trajectories(METHODS["iterates ×4"], task, 0, own.knobs(METHODS["SGD"], task))
+    iterates = METHODS["iterates ×4"]
+    assert four == trajectories(iterates, task, 0, own.knobs(iterates, task))
 
 
 def test_chains_differ_and_seeds_change_the_split(tiny):

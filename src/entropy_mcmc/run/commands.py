@@ -47,7 +47,7 @@ def baseline_config(config: RunConfig) -> RunConfig:
         config,
         method="sgd",
         chains=1,
-        roles="both",
+        roles=None,
         run_dir=str(Path(config.folder) / BASELINE),
         sampler=fresh.sampler,
     )

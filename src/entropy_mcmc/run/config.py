@@ -31,6 +31,8 @@ METHODS = tuple(METHOD_LABELS)
 SCHEDULES = ("cyclical", "constant", "linear", "exponential", "step")
 STRATEGIES = ("auto", "ddp", "fsdp2", "chains", "replicas")
 PRIOR_SCALES = ("none", "fan-in")
+COUPLED = ("always", "noisy")
+STARTS = ("scratch", "trained", "adapters")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed")
 LIKELIHOODS = ("classification", "regression")
 
@@ -120,6 +122,7 @@ class ScheduleConfig:
     cycles: int | None = option(None, "restarts of lr; also the unit of --more_cycles")
     burn_in: float | None = option(None, "part of each cycle without noise and samples")
     samples_per_cycle: int | None = option(None, "samples kept in each cycle")
+    coupled: str | None = option(None, "theta to its guide: always, or noisy (after burn-in)")
     eta_end: float | None = option(None, "scoping: eta falls to this during the burn-in of a cycle")
 
 
@@ -166,7 +169,8 @@ class RunConfig:
         None, "independent chains; 1, 4 for ensemble, one per process of strategy chains"
     )
     replicas: int = option(1, "networks of emcmc that share a guide, each with its own batches")
-    roles: str = option("both", "samples to keep: theta, guide or both")
+    start: str = option("scratch", "what the model is: scratch, trained, adapters of a trained one")
+    roles: str | None = option(None, "samples to keep: theta, guide or both")
     likelihood: str | None = option(None, "classification or regression; from the data if null")
     loss: str | None = option(None, "own loss, module:function (output, target) -> mean")
     log_every: int = option(50, "steps between two lines of metrics.jsonl, fewer in short runs")
@@ -183,7 +187,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
         check_choice("schedule.kind", self.schedule.kind, SCHEDULES)
-        check_choice("roles", self.roles, ("theta", "guide", "both"))
+        check_choice("start", self.start, STARTS)
+        check_choice("schedule.coupled", self.schedule.coupled, (None, *COUPLED))
+        check_choice("roles", self.roles, (None, "theta", "guide", "both"))
         check_choice("likelihood", self.likelihood, (None, *LIKELIHOODS))
         check_choice("output.baseline", self.output.baseline, ("auto", "sgd", "none"))
         check_choice("sampler.fused", self.sampler.fused, ("auto", "yes", "no"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -11,6 +11,7 @@ from torch import nn
 from entropy_mcmc import units
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.priors import prior_groups
+from entropy_mcmc.recipes import Recipe
 from entropy_mcmc.run.config import OF_THE_RUN, RunConfig, with_parts
 from entropy_mcmc.samplers import SGHMC, Sampler, registry
 from entropy_mcmc.samplers.base import Params
@@ -18,7 +19,7 @@ from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 
 # Default schedule by what the sampler gives (`Sampler.result`).
 SCHEDULES: dict[str, dict[str, Any]] = {
-    "samples": {"cycles": 4, "burn_in": 0.8, "samples_per_cycle": 2},
+    "samples": {"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 8},
     "point": {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 1},
     "draws": {"cycles": 1, "burn_in": 0.9, "samples_per_cycle": 8},
 }
@@ -74,8 +75,8 @@ def _of_sampler(sampler: type[Sampler]) -> Method:
 
 def _of_sgd(schedule: Mapping[str, Any], **settings: Any) -> Method:
     """SGD with momentum, in velocity form: SGHMC at T = 0."""
-    defaults = {"lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
-    options = (*defaults, "prior_variance")
+    defaults = {"lr": 0.1, "momentum": 0.9, "prior_variance": 0.04}
+    options = (*defaults, "weight_decay")
     return Method(SGHMC, defaults, options, schedule, {"temperature": 0.0}, **settings)
 
 
@@ -86,43 +87,68 @@ METHODS: dict[str, Method] = {
     "swa": _of_sgd({"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 20}, averages=True),
 }
 
+SLOW = 4.0  # times the lr with momentum 0.9, for rules without momentum
 _ALWAYS = ("clip_norm", "fused", "prior_scale", "bias_variance", "norm_variance")
 
 
-def fill(config: RunConfig, likelihood: str = "classification") -> RunConfig:
-    """Put the method's defaults where the config has none; refuse options it does not have."""
+def fill(
+    config: RunConfig, likelihood: str = "classification", recipe: Recipe | None = None
+) -> RunConfig:
+    """Put defaults where the config has no values; refuse options that the method does not have.
+
+    Defaults are those of the recipe for the network and its data, then those of the method.
+    """
     method = METHODS[config.method]
-    defaults = _for_regression(method) if likelihood == "regression" else dict(method.defaults)
     given = {k: v for k, v in _present(vars(config.sampler)).items() if k not in _ALWAYS}
-    for name, value in given.items():
-        if name not in method.options:
-            raise ConfigError(
-                f"method {config.method!r} has no option sampler.{name}, got {value!r}; "
-                f"it has {', '.join(method.options)}"
-            )
-    if "prior_variance" in given:
+    _check_options(config.method, method, given)
+    defaults = {**method.defaults, **(recipe.settings(config.method) if recipe else {})}
+    if _needs_no_momentum({**defaults, **given}) and "momentum" not in given:
+        defaults |= {"momentum": 0.0, "lr": SLOW * defaults["lr"]}
+    if likelihood == "regression":
+        defaults |= _for_regression(method, defaults)
+    if "weight_decay" in given:
         _check_prior(given)
-        del defaults["weight_decay"]
-    schedule = {**method.schedule, **_present(vars(config.schedule))}
+        del defaults["prior_variance"]
+    schedule = {**method.schedule, **_of_recipe(config, method, recipe)}
+    schedule |= _present(vars(config.schedule))
     always = _present({name: getattr(config.sampler, name) for name in _ALWAYS})
     filled = with_parts(config, sampler={**defaults, **given, **always}, schedule=schedule)
+    filled = replace(filled, roles=config.roles or (recipe.roles if recipe else "theta"))
     _check_clip(filled)
     _check_replicas(filled)
     return filled
+
+
+def _of_recipe(config: RunConfig, method: Method, recipe: Recipe | None) -> dict[str, Any]:
+    """The recipe's schedule for a method that samples in cycles."""
+    if recipe is None or method.sampler.result != "samples" or method.fixed:
+        return {}
+    options = recipe.schedule_options()
+    names = ["cycles", "burn_in", "samples_per_cycle"]
+    # Replicas would part without a guide, and scoping is a coupling during burn-in.
+    scoped = config.schedule.eta_end is not None
+    if "coupled" in method.sampler.entries and config.replicas == 1 and not scoped:
+        names.append("coupled")
+    return {name: options[name] for name in names}
+
+
+def _needs_no_momentum(settings: Mapping[str, Any]) -> bool:
+    """Whether the rule has no form with momentum, so that the recipe's must go."""
+    rule = settings.get("guide_update") in ("exact", "gibbs")
+    return bool(settings.get("momentum")) and (rule or settings.get("integrator") == "lm")
 
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _for_regression(method: Method) -> dict[str, Any]:
+def _for_regression(method: Method, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Smaller steps, and clipped: the curvature grows as the learned noise shrinks.
 
     Without them a warm restart meets gradients that are hundreds of times larger than at first.
     """
-    rates = {k: v / 4 for k, v in method.defaults.items() if k in ("lr", "inner_lr") and v}
-    clip = {} if method.sampler.needs_closure else {"clip_norm": 1.0}
-    return {**method.defaults, **rates, **clip}
+    rates = {k: v / 4 for k, v in defaults.items() if k in ("lr", "inner_lr") and v}
+    return rates if method.sampler.needs_closure else {**rates, "clip_norm": 1.0}
 
 
 def gradients_per_step(config: RunConfig) -> int:
@@ -178,29 +204,41 @@ def build(config: RunConfig, params: Params, num_data: int, seed: int) -> Sample
 def choose_eta(config: RunConfig, num_data: int, cycle_steps: int) -> RunConfig:
     """Choose η, and the outer rate of the nested methods, where they were left open.
 
-    The guide averages over ηN/lr steps: here a twentieth of a cycle, at least 4 steps, so that it
-    neither lags behind θ at the end of a cycle nor oscillates. The nested methods get an inner
-    well wide enough for their chain, and the outer rate ηN, which moves θ onto the inner mean.
+    The guide averages over ηN/lr steps, `units.auto_horizon`, as with `eta="auto"`. The nested
+    methods get an inner well wide enough for their chain, and the outer rate ηN, which moves θ
+    onto the inner mean.
     """
     sampler, options = config.sampler, METHODS[config.method].options
     if "inner_steps" in options:
         assert sampler.inner_steps is not None
         assert sampler.inner_lr is not None
-        wide = units.eta_of_horizon(10 * sampler.inner_steps, sampler.inner_lr, num_data)
+        wide = units.eta_of_horizon(
+            units.nested_horizon(sampler.inner_steps), sampler.inner_lr, num_data
+        )
         eta = sampler.eta or wide
         lr = sampler.lr or units.lr_of_full_pull(eta, num_data)
         return with_parts(config, sampler={"eta": eta, "lr": lr})
     if sampler.eta is None and "eta" in options:
         assert sampler.lr is not None
-        horizon = max(4.0, cycle_steps / 20)
+        noise_from = config.schedule.burn_in if sampler.temperature else None
+        horizon = units.auto_horizon(cycle_steps, noise_from, sampler.momentum or 0.0)
         eta = units.eta_of_horizon(horizon, sampler.lr, num_data)
         # y replicas move the guide y times as fast.
         return with_parts(config, sampler={"eta": config.replicas * eta})
     return config
 
 
+def _check_options(name: str, method: Method, given: Mapping[str, Any]) -> None:
+    for option, value in given.items():
+        if option not in method.options:
+            raise ConfigError(
+                f"method {name!r} has no option sampler.{option}, got {value!r}; "
+                f"it has {', '.join(method.options)}"
+            )
+
+
 def _check_prior(given: Mapping[str, Any]) -> None:
-    if "weight_decay" in given:
+    if "prior_variance" in given:
         raise ConfigError(
             f"sampler.prior_variance and sampler.weight_decay state the same prior, got "
             f"{given['prior_variance']!r} and {given['weight_decay']!r}; give one of them"

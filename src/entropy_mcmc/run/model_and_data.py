@@ -203,6 +203,8 @@ def _factory(
     if isinstance(model, nn.Module):
         # A copy, because the chain moves the weights of the model that was given.
         template = copy.deepcopy(model)
+        if config.start != "scratch":  # every chain begins at the trained weights
+            return lambda chain: copy.deepcopy(template) if chain else model
         return lambda chain: _restart(template, chain, config.seed) if chain else model
     build = model if callable(model) else _builder(config, model, train, likelihood)
 

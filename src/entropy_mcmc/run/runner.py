@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from entropy_mcmc.run.model_and_data import Problem, build_problem, fingerprint
 from entropy_mcmc.run.one_process import OneProcess
 from entropy_mcmc.run.parallel_chains import SharedPosterior, run_own_chains
 from entropy_mcmc.run.progress import require_tensorboard, tell_size
+from entropy_mcmc.run.recipe import explain_settings, recipe_of
 from entropy_mcmc.run.refresh import RefreshBatches
 from entropy_mcmc.run.step_schedule import Plan, cycle_steps
 from entropy_mcmc.run.training_batches import Prefetched, refuse_complex
@@ -98,7 +100,8 @@ def run(
     folder = Path(config.folder)
     fabric = make_fabric(config)
     problem = _problem_of(like, config) or build_problem(config, model, data, loss)
-    config = fill(config, problem.likelihood)
+    given, recipe = config, recipe_of(config, problem)
+    config = fill(config, problem.likelihood, recipe)
     with loss_explained(fabric), _locked(fabric, folder):
         own = own_fabric(fabric, config)
         # Processes that share replicas act together; those with chains of their own do not.
@@ -118,6 +121,8 @@ def run(
             on_first(fabric, lambda: folders.write(folder, record))
         record = _extend(record, folder, fabric, more_cycles)
         if fabric.is_global_zero:
+            if old is None and config.output.progress:
+                print(explain_settings(given, config, recipe), file=sys.stderr, flush=True)
             tell_size(folder, size, shown=config.output.progress)
         context = _context(record, folder, (acting, own), problem, network, module)
         context = _run_chains(context, fabric)
@@ -313,7 +318,7 @@ def open_posterior(folder: Path, config: RunConfig, problem: Problem, model: Any
 
 def _roles(config: RunConfig) -> str:
     if config.method == "emcmc":
-        return config.roles
+        return config.roles or "both"
     if config.roles == "guide":
         raise ConfigError(f"method {config.method!r} has no guide, got roles='guide'; use 'theta'")
     return "theta"

@@ -42,6 +42,7 @@ class Plan:
             cycles,
             schedule.burn_in,
             schedule.samples_per_cycle,
+            schedule.coupled or "always",  # runs of earlier versions have no such entry
             eta_end=schedule.eta_end,
         )
         self._factor = _factor(config, self._cyclical, self.total)
@@ -54,6 +55,8 @@ class Plan:
             group["lr"] = rate * factor
             if "noise" in group:
                 group["noise"] = noisy
+            if "coupled" in group:
+                group["coupled"] = noisy or self._cyclical.coupled == "always"
         for group, start in zip(self.sampler.param_groups, self._cyclical.base_etas, strict=False):
             group["eta"] = self._cyclical.eta(step, start)
 

@@ -63,7 +63,7 @@ class BSAM(Sampler):
         "rho": 0.01,
         "initial_scale": 1.0,
         "temperature": 1.0,
-        "weight_decay": 5e-4,
+        "prior_variance": 0.04,
     }
 
     def __init__(

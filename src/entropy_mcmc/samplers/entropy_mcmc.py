@@ -100,11 +100,11 @@ class EntropyMCMC(Guided):
     """
 
     run_defaults: ClassVar = {
-        "lr": 0.4,
-        "temperature": 1e-2,
-        "weight_decay": 5e-4,
+        "lr": 0.1,
+        "temperature": 0.02,
+        "prior_variance": 0.04,
         "eta": None,
-        "momentum": 0.0,
+        "momentum": 0.9,
         "guide_update": "euler",
         "guide_weight_decay": 0.0,
     }

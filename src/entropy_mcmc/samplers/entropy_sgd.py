@@ -71,7 +71,7 @@ class EntropySGD(Sampler):
         "eta": None,
         "inner_lr": 0.1,
         "inner_steps": 5,
-        "weight_decay": 5e-4,
+        "prior_variance": 0.04,
         "temperature": 1e-4,
     }
 

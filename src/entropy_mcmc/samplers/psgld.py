@@ -52,8 +52,8 @@ class PSGLD(Sampler):
 
     run_defaults: ClassVar = {
         "lr": 1e-3,
-        "temperature": 1e-2,
-        "weight_decay": 5e-4,
+        "temperature": 0.02,
+        "prior_variance": 0.04,
         "freeze_after": 400,
     }
 

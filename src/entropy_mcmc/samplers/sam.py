@@ -50,7 +50,7 @@ class SAM(Sampler):
 
     needs_closure = True
     result = "point"
-    run_defaults: ClassVar = {"lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4, "rho": 0.05}
+    run_defaults: ClassVar = {"lr": 0.1, "momentum": 0.9, "prior_variance": 0.04, "rho": 0.05}
     entries: ClassVar[Mapping[str, Any]] = {}
     only_at_start = frozenset({"num_data"})
 

@@ -71,9 +71,9 @@ class SGHMC(Sampler):
     """
 
     run_defaults: ClassVar = {
-        "lr": 0.02,
-        "temperature": 1e-2,
-        "weight_decay": 5e-4,
+        "lr": 0.1,
+        "temperature": 0.02,
+        "prior_variance": 0.04,
         "momentum": 0.9,
     }
     entries: ClassVar = {"last_lr": 0.0, "noise": True}

@@ -59,7 +59,7 @@ class SGLD(Sampler):
     >>> net(torch.ones(4, 2)).square().mean().backward(); sampler.step()
     """
 
-    run_defaults: ClassVar = {"lr": 0.2, "temperature": 1e-2, "weight_decay": 5e-4}
+    run_defaults: ClassVar = {"lr": 0.4, "temperature": 0.02, "prior_variance": 0.04}
 
     def __init__(
         self,

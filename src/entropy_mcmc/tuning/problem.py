@@ -15,6 +15,7 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import OutputConfig, RunConfig, with_parts
 from entropy_mcmc.run.methods import METHODS, fill, gradients_per_step
 from entropy_mcmc.run.model_and_data import Problem, build_problem
+from entropy_mcmc.run.recipe import recipe_of
 from entropy_mcmc.run.runner import resolve
 from entropy_mcmc.run.training_batches import source_of
 from entropy_mcmc.tuning.options import TuneConfig
@@ -113,7 +114,7 @@ def prepare(
 
 def resolved(config: RunConfig, problem: Problem) -> tuple[RunConfig, int]:
     """The config with all values that the recipe chooses, and the steps of a cycle."""
-    return resolve(fill(config, problem.likelihood), problem, 1)
+    return resolve(fill(config, problem.likelihood, recipe_of(config, problem)), problem, 1)
 
 
 def start_values(config: RunConfig, num_data: int, length: int) -> dict[str, float]:
