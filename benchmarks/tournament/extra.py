@@ -58,7 +58,8 @@ def budget_runs(task: Task) -> dict[tuple[str, int, int], tuple[Method, list[Set
 
 
 def _at(method: Method, task: Task, seed: int, passes: int) -> list[Settings]:
-    return trajectories(method, task, seed, own.knobs(method, task), passes / task.passes)
+    knobs = own.knobs(method, task, passes)
+    return trajectories(method, task, seed, knobs, passes / task.passes)
 
 
 def write(name: str, runs: Runs, store: Store, to: Path) -> None:

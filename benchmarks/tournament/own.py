@@ -15,19 +15,20 @@ from tournament.optimizers import unit
 from tournament.tasks import Task
 
 
-def recipe(task: Task, chains: int = 1) -> recipes.Recipe:
-    """What the library's recipe says about a task."""
+def recipe(task: Task, chains: int = 1, passes: float | None = None) -> recipes.Recipe:
+    """What the library's recipe says about a task with its budget, or another one."""
     make = recipes.from_trained if task.start else recipes.from_scratch
-    return make(task.network(), task.train, task.batch, task.passes, chains=chains, unit=unit(task))
+    size = task.train, task.batch, passes or task.passes
+    return make(task.network(), *size, chains=chains, unit=unit(task))
 
 
-def knobs(method: Method, task: Task) -> dict[str, Any]:
+def knobs(method: Method, task: Task, passes: float | None = None) -> dict[str, Any]:
     """The method's settings on a task, as `Settings` names them."""
     if method.optimizer == "start":
         return {}
     if method.optimizer == "adamw":
         return {"lr": 1e-3, "weight_decay": 1e-2}
-    made = recipe(task, method.chains)
+    made = recipe(task, method.chains, passes)
     values = made.settings(method.optimizer)
     knobs: dict[str, Any] = {"lr": values["lr"], "prior_variance": made.prior_variance}
     knobs |= {"momentum": values.get("momentum", 0.0), "noise_from": made.burn_in}

@@ -13,7 +13,7 @@ temperature     0.02        warm enough to move, cold enough to predict well
 eta             0.016       the guide averages θ over ηN/lr = 160 steps, 20% of a chain
 steps           800         40 passes, one cosine for each chain
 chains          1           one long chain; several give more where a part of the budget fits
-burn_in         0.5         noise in the last 50%, while lr still moves θ
+burn_in         0.5         noise in the second half, while lr still moves θ
 samples         8           evenly spaced over the noisy part; one forward pass each
 coupled         noisy       burn-in is plain SGD at its full speed; θ_a starts as θ after it
 roles           theta       the guide carries √(ηT) of noise: θ predicts better
@@ -42,6 +42,7 @@ __all__ = [
 
 SGD_LR = 0.1  # with momentum 0.9, for the mean loss
 FAN_IN_VARIANCE = 20.0  # prior variance × mean fan-in
+SHORT = 24  # passes of a chain that needs most of them to get there
 LEAST_STEPS = 100  # of a chain; with fewer the cosine has no time to learn
 TUNED_LR = 0.04  # where a trained network must keep its basin
 MOMENTUM = 0.9
@@ -202,8 +203,7 @@ def from_scratch(
     steps = steps_of(num_data, batch_size, passes, chains)
     lr, momentum = SGD_LR, MOMENTUM
     variance, reason = prior(model, num_data, unit)
-    # Short chains need most of their steps to get there.
-    burn_in = 0.5 if chains == 1 else 0.75
+    burn_in = 0.5 if passes / chains > SHORT else 0.75
     averaged = auto_horizon(steps, burn_in, momentum)
     samples = min(8 if chains == 1 else 4, steps - math.ceil(burn_in * steps))
     one = "one long chain; several give more where a part of the budget fits"
@@ -215,7 +215,11 @@ def from_scratch(
         "eta": _horizon_reason(averaged, steps),
         "steps": f"{passes / chains:g} passes, one cosine for each chain",
         "chains": one if chains == 1 else "independent networks: best for OOD",
-        "burn_in": f"noise in the last {1 - burn_in:.0%}, while lr still moves θ",
+        "burn_in": (
+            "noise in the second half, while lr still moves θ"
+            if passes / chains > SHORT
+            else f"noise in the last quarter: {SHORT} passes or fewer are short"
+        ),
         "coupled": "burn-in is plain SGD at its full speed; θ_a starts as θ after it",
         "samples": "evenly spaced over the noisy part; one forward pass each",
         "roles": "the guide carries √(ηT) of noise: θ predicts better",

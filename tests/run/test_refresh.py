@@ -19,9 +19,9 @@ def config(method="emcmc", **changes):
 @pytest.mark.parametrize(
     ("given", "cycle_steps", "samples"),
     [
-        (config(), 2000, 4),  # two samples in a cycle, of θ and of the guide
-        (config(roles="theta"), 1000, 2),
-        (config("sgld"), 1000, 2),
+        (config(roles="both"), 2000, 16),  # eight samples in a cycle, of θ and of the guide
+        (config(), 1000, 8),
+        (config("sgld"), 1000, 8),
         (config("swa"), 300, 1),  # the mean of all due steps
         (with_parts(config("sgld"), schedule={"samples_per_cycle": 30}), 3000, 30),
     ],
