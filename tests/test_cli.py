@@ -179,7 +179,8 @@ def test_sample_evaluate_predict(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "runs" / "digits-emcmc"
     written = yaml.safe_load((folder / "config.yaml").read_text())
     assert written["record"]["machine"]["threads"] >= 1
-    assert written["schedule"]["cycles"] == 4
+    assert written["schedule"]["cycles"] == 1
+    assert written["sampler"]["prior_variance"] == 0.146
 
     arguments = ["evaluate", str(folder), "--corruptions", "[fog]"]
     assert "corrupted:mean:5" in printed(capsys, *arguments)

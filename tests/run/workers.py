@@ -76,6 +76,8 @@ def tiny_config(folder, method="emcmc", **schedule):
     samples = {"samples_per_cycle": 2} if method in ("swa", "bsam") else {}
     if method in ("sgld", "sghmc", "emcmc", "entropy-sgld"):
         samples = {"cycles": 2, "samples_per_cycle": 1}
+    if method == "emcmc":
+        config = replace(config, roles="both")
     return with_parts(
         config,
         data={"name": "run.workers:tiny_data", "batch_size": 16},
