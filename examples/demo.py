@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shutil
 import statistics
 import time
@@ -28,6 +29,7 @@ WRONG = 0.2  # part of the labels that is drawn at random
 ROWS = 1000  # for training; the other 797 digits are for the test
 SCORES = {"accuracy": "accuracy ↑", "nll": "NLL ↓", "ece": "ECE ↓"}
 METHODS = {"sgd": "SGD, one network", "ensemble": "ensemble of 4", "emcmc": "Entropy-MCMC"}
+MARKS = ("<!-- demo: python examples/demo.py --readme README.md -->", "<!-- end of demo -->")
 Result = dict[str, Any]
 
 
@@ -83,6 +85,26 @@ def table(results: dict[str, list[Result]]) -> str:
         shown = "".join(f"{f'{mean:+.4f} ± {error:.4f}':>20}" for mean, error in cells)
         lines.append(f"{f'Entropy-MCMC − {METHODS[rival]}':39}{shown}")
     return "\n".join(lines)
+
+
+def markdown(results: dict[str, list[Result]], epochs: int) -> str:
+    """The same as a table for the README."""
+    rows = [f"| | networks | {' | '.join(SCORES.values())} |", "|---" * (len(SCORES) + 2) + "|"]
+    for line in table(results).splitlines()[1:]:
+        if line:
+            name, count, cells = line[:30].strip(), line[30:39].strip(), line[39:]
+            name, count = (line[:39].strip(), "") if "−" in line else (name, count)
+            rows.append(f"| {name} | {count} | {' | '.join(re.split(r' {2,}', cells.strip()))} |")
+    seeds = len(results["emcmc"])
+    note = f"{ROWS} training rows, {epochs} passes of gradients each, {seeds} seeds; ± is the"
+    return "\n".join([*rows, "", f"{note} standard error over seeds, differences are paired."])
+
+
+def place(text: str, path: Path) -> None:
+    """Put a text between the marks of a page."""
+    head, rest = path.read_text(encoding="utf-8").split(MARKS[0])
+    tail = rest.split(MARKS[1])[1]
+    path.write_text(f"{head}{MARKS[0]}\n{text}\n{MARKS[1]}{tail}", encoding="utf-8")
 
 
 def draw(results: dict[str, list[Result]], file: Path, path: Path) -> None:
@@ -150,6 +172,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[Result]]:
     parser.add_argument("--epochs", type=int, default=80, help="passes of gradients of each run")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each method")
     parser.add_argument("--folder", type=Path, default=Path("runs/demo"), help="made anew")
+    parser.add_argument("--readme", type=Path, help="page to put the table into, between marks")
     options = parser.parse_args(argv)
     start = time.perf_counter()
     shutil.rmtree(options.folder, ignore_errors=True)
@@ -167,6 +190,8 @@ def main(argv: list[str] | None = None) -> dict[str, list[Result]]:
             print(f"  {label}, seed {seed}", flush=True)
             results[method].append(run(method, file, folders[-1], options.epochs, seed))
     print("\n" + table(results))
+    if options.readme:
+        place(markdown(results, options.epochs), options.readme)
     draw(results, file, options.folder / "demo.png")
     page = write_report(folders, output=options.folder / "report.html")
     print(

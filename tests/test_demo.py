@@ -20,7 +20,10 @@ def demo():
 
 def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
     folder = tmp_path / "demo"
-    results = demo.main(["--epochs", "8", "--seeds", "2", "--folder", str(folder)])
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{demo.MARKS[0]}\nold\n{demo.MARKS[1]}\nafter\n")
+    arguments = ["--epochs", "8", "--seeds", "2", "--folder", str(folder)]
+    results = demo.main([*arguments, "--readme", str(readme)])
     text = capsys.readouterr().out
     assert set(results) == {"sgd", "ensemble", "emcmc"}
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -36,6 +39,18 @@ def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
     error = abs(gaps[0] - gaps[1]) / 2  # the standard error of two values
     assert f"{np.mean(gaps):+.4f} ± {error:.4f}" in text
     assert str(folder / "report.html") in text
+    shown = readme.read_text()
+    assert "old" not in shown
+    assert shown.startswith("before\n")
+    assert shown.endswith("after\n")
+    assert f"| {np.mean(gaps):+.4f} ± {error:.4f} |" in shown
+    assert len({line.count("|") for line in shown.splitlines() if line.startswith("|")}) == 1
+
+
+def test_the_readme_has_the_marks(demo):
+    text = (ROOT / "README.md").read_text()
+    assert all(text.count(mark) == 1 for mark in demo.MARKS)
+    assert "| Entropy-MCMC − SGD, one network |" in text
 
 
 def test_a_fifth_of_the_labels_is_drawn_at_random(demo, tmp_path):
@@ -59,6 +74,15 @@ def test_the_demo_installs_no_tool_of_development():
     names = set(
         re.findall(r"^(?:from|import) (\w+)", (ROOT / "examples/demo.py").read_text(), re.M)
     )
-    brought = {"argparse", "collections", "entropy_mcmc", "math", "numpy", "pathlib", "shutil"}
+    brought = {
+        "argparse",
+        "collections",
+        "entropy_mcmc",
+        "math",
+        "numpy",
+        "pathlib",
+        "re",
+        "shutil",
+    }
     brought |= {"statistics", "time", "torch", "typing", "__future__"}
     assert names <= brought

@@ -45,8 +45,8 @@ def _tuning_note(size: str) -> list[str]:
     return [  # the headline of the README shows it, after the budget
         f"The hyper-parameters of every method are the best of {chosen.trials} trials by the NLL "
         f"of {chosen.validation_rows:,} held-out training pictures at {chosen.search_part:g} of "
-        "the length. A method that has not begun to overfit by then gets a step size with which it "
-        "does at full length: see its training NLL."
+        "the length. These short trials end before some methods overfit, so the step size chosen "
+        "for them may be too large for the full length: see the training NLL."
     ]
 
 

@@ -1,6 +1,8 @@
 """Every example runs on small data, and what it shows is there."""
 
+import ast
 import importlib.util
+import inspect
 import math
 from pathlib import Path
 
@@ -14,6 +16,7 @@ TESTED = {
     "table_pipeline",
     "regression_bands",
     "selective_prediction",
+    "from_trained_network",
     "demo",  # in tests/test_demo.py
 }
 
@@ -62,6 +65,22 @@ def test_lora_samples_the_adapters_and_stores_the_backbone_once(capsys):
     text = capsys.readouterr().out
     assert "trainable params" in text
     assert "last θ alone" in text
+
+
+def test_a_trained_network_becomes_a_posterior_in_fifteen_lines(capsys):
+    """On Fashion-MNIST where it is there ($EMCMC_DATA), else on the digits."""
+    module = example("from_trained_network")
+    tree = ast.parse(inspect.getsource(module.sample_around)).body[0]
+    assert tree.end_lineno - tree.body[0].end_lineno <= 15
+    assert "entropy_mcmc" not in inspect.getsource(module.train)
+    means = module.main(["--rows", "400", "--epochs", "3", "--passes", "3", "--seeds", "2"])
+    assert set(means) == {"AdamW", "AdamW, temperature scaled", "AdamW, all passes", "posterior"}
+    # Far too short to improve; the average must be in the basin of the trained network.
+    assert means["posterior"]["accuracy"] > means["AdamW"]["accuracy"] - 0.05
+    text = capsys.readouterr().out
+    assert "posterior −" in text
+    gap = means["posterior"]["nll"] - means["AdamW"]["nll"]
+    assert f"{gap:+.4f} ±" in text
 
 
 def test_table_pipeline(capsys):

@@ -152,7 +152,8 @@ def _stack_for(what: str, flat: list[Array], notes: list[str]) -> Array | None:
     if shortest < LEAST or (what == "rhat" and len(flat) == 1):
         notes.append(
             f"no R-hat: it needs {LEAST} draws in each of two chains or cycles "
-            f"(or {2 * LEAST} in one), the shortest of {len(flat)} has {shortest}"
+            f"(or {2 * LEAST} in one), and the shortest of the {len(flat)} chains or cycles has "
+            f"{shortest}"
         )
         return None
     return np.stack([chain[-shortest:] for chain in flat])
