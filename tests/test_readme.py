@@ -33,7 +33,8 @@ def test_python_blocks_run_twice_in_one_folder(tmp_path, monkeypatch):
 
 def test_every_method_that_is_ahead_in_the_table_is_named():
     """The sentence under the headline table agrees with its numbers."""
-    rows = re.findall(r"^\| ([\w -]+) \| \d+ \| [\d.]+ ± [\d.]+ \| ([\d.]+) ±", README, re.M)
+    table = README.split("<!-- headline")[1].split("<!-- end of headline")[0]
+    rows = re.findall(r"^\| ([\w -]+) \| \d+ \| [\d.]+ ± [\d.]+ \| ([\d.]+) ±", table, re.M)
     nll = {name: float(value) for name, value in rows}
     ahead = {name for name, value in nll.items() if value < nll["EMCMC"]}
     text = " ".join(README.split())

@@ -1,4 +1,4 @@
-"""Bayesian deep learning from flat basins: Entropy-MCMC and its peers, on PyTorch.
+"""Many networks from one training run: Entropy-MCMC and its peers, on PyTorch.
 
 Names are imported when they are first used: `import entropy_mcmc` and `emcmc --help` do not even
 load torch.

@@ -27,7 +27,7 @@ def make_parser() -> Any:
         prog="emcmc",
         allow_abbrev=False,
         exit_on_error=False,
-        description="Sample neural networks from flat basins.",
+        description="Many networks from one training run, with uncertainty that is checked.",
     )
     commands = parser.add_subcommands(required=True, dest="command")
     for name, (make, text) in PARSERS.items():

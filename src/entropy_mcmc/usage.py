@@ -12,7 +12,7 @@ COLUMN = 31  # where the words of an option begin
 TOP = """\
 usage: emcmc COMMAND …
 
-Sample neural networks from flat basins.
+Many networks from one training run, with uncertainty that is checked.
 
   sample      sample a posterior, or go on with a run
   tune        choose lr, prior variance, T and the like for it
