@@ -1,5 +1,8 @@
 """Many independent chains of a small model at once, several steps per compiled call.
 
+`sample` draws the named parameters of a small Bayesian model from their posterior, with all
+settings adapted; `run` is what it is made of.
+
 `run` moves all chains of a functional energy or of a small `nn.Module` together (`torch.func`,
 vmap), with the update rules of `samplers` and the noise of `noise`.
 
@@ -9,7 +12,10 @@ the optimizer of the same seed. Mini-batches are drawn with replacement, each ch
 stream 255 at (chain, position in the batch).
 """
 
+from entropy_mcmc.chains import transforms
+from entropy_mcmc.chains.bayesian import sample
 from entropy_mcmc.chains.draws import Chains
+from entropy_mcmc.chains.posterior_draws import PosteriorDraws
 from entropy_mcmc.chains.sampling import run
 
-__all__ = ["Chains", "run"]
+__all__ = ["Chains", "PosteriorDraws", "run", "sample", "transforms"]

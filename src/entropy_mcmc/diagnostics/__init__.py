@@ -12,6 +12,7 @@ from entropy_mcmc.diagnostics.agreement import (
     pooled_rhat,
     rhat_limit,
 )
+from entropy_mcmc.diagnostics.chain_diagnosis import ChainDiagnosis, diagnose_chains
 from entropy_mcmc.diagnostics.configurational import configurational_temperature
 from entropy_mcmc.diagnostics.diagnosis import Diagnosis, RoleDiagnosis, diagnose
 from entropy_mcmc.diagnostics.distances import (
@@ -44,6 +45,7 @@ from entropy_mcmc.diagnostics.verdicts import Advice
 __all__ = [
     "Advice",
     "Agreement",
+    "ChainDiagnosis",
     "Contrast",
     "Diagnosis",
     "EffectiveNetworks",
@@ -58,6 +60,7 @@ __all__ = [
     "average",
     "configurational_temperature",
     "diagnose",
+    "diagnose_chains",
     "effective_networks",
     "exchangeable",
     "gradient_variance",

@@ -1,0 +1,113 @@
+"""`sample`: the posterior of a small Bayesian model, from its log density."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc import noise
+from entropy_mcmc.chains import log_density as density_of
+from entropy_mcmc.chains.inputs import check_data, rows_per_step
+from entropy_mcmc.chains.posterior_draws import PosteriorDraws
+from entropy_mcmc.chains.transforms import Identity
+from entropy_mcmc.chains.warm_up import Problem, warm_up, windows
+from entropy_mcmc.errors import check_choice, check_count
+
+JITTER = 0.1  # of the starts, in unconstrained coordinates
+LOOKED_AT = 8  # draws of each chain whose gradient the diagnosis reads
+LEAST_WARM_UP = 100
+
+
+def sample(
+    log_density: Callable[..., Tensor],
+    init: Mapping[str, Any],
+    *,
+    data: Sequence[Any] = (),
+    log_prior: Callable[..., Tensor] | None = None,
+    transforms: Mapping[str, Identity] | None = None,
+    batch_size: int | None = None,
+    chains: int | None = 4,
+    draws: int = 1000,
+    warm_up_steps: int = 1000,
+    thin: int = 10,
+    seed: int | None = None,
+    progress: bool = False,
+    compile: bool | str = "auto",
+) -> PosteriorDraws:
+    """Draw the parameters of a model from its posterior, by BAOAB with all settings adapted.
+
+    Args:
+        log_density: `log_density(theta)` with theta a dict of named parameters; with data,
+            `log_density(theta, *rows)`, the log likelihood of each of these rows, or their sum.
+        init: A start by name: numbers, arrays or tensors, inside their ranges; with chains=None a
+            start for each chain, as the first dimension.
+        data: Tensors or arrays of equal first dimension.
+        log_prior: `log_prior(theta)`, added once; needed beside data, or the prior is flat.
+        transforms: By name, for parameters that are not free: `transforms.positive()`, `above(a)`,
+            `between(a, b)`. The log density is one of θ, as written; Jacobians are added.
+        batch_size: Rows of a mini-batch; None takes all. Mini-batches add at most 5 % to variances.
+        chains: Number of chains.
+        draws: Draws kept of each chain.
+        warm_up_steps: Steps in which preconditioner, step size and momentum adapt; then they stay.
+        thin: Steps, and gradients, between two draws.
+        seed: Of starts, noise and batches; None draws one.
+        progress: Show a progress bar.
+        compile: True, False, or "auto": where it pays (see `run`).
+
+    Raises:
+        NonFiniteError: a chain or a log density is not finite; the message names where.
+
+    >>> draws = sample(lambda t: -0.5 * ((t["x"] - 3) / 2) ** 2, {"x": 0.0}, seed=0, draws=500)
+    >>> draws["x"].shape, abs(draws["x"].mean() - 3) < 0.4, abs(draws["x"].std() - 2) < 0.3
+    (torch.Size([4, 500]), tensor(True), tensor(True))
+    """
+    check_count("draws", draws)
+    check_count("thin", thin)
+    check_count("warm_up_steps", warm_up_steps, least=LEAST_WARM_UP)
+    check_choice("compile", compile, (True, False, "auto"))
+    parts = check_data(data)
+    rows_per_step(parts, batch_size)
+    seed = noise.check_seed(seed)
+    density, states = density_of.build(
+        log_density, log_prior, init, chains, transforms or {}, parts
+    )
+    states = _apart(density, states, seed)
+    problem = Problem(density, batch_size, seed, compile)
+    steps = draws * thin
+    with closing(_bar(progress, sum(windows(warm_up_steps)) + steps)) as bar:
+        tuning, states = warm_up(problem, states, warm_up_steps, bar.update)
+        kept = problem.window(
+            states, tuning, steps, 0, thin=thin, burn_in=thin - 1, tell=bar.update
+        )
+    values = density_of.check_finite(density, kept.flatten(0, 1), "at a draw")
+    at = tuple(int(i) for i in torch.linspace(0, draws - 1, min(LOOKED_AT, draws)).tolist())
+    looked_at = kept[:, list(at)].flatten(0, 1)
+    slopes = density_of.gradients(density.energy(torch.ones_like(tuning.scale)), looked_at)
+    return PosteriorDraws(
+        parameters=density.constrained(kept),
+        log_density=values.reshape(kept.shape[:2]),
+        tuning=tuning,
+        gradients=sum(windows(warm_up_steps)) + steps,
+        unconstrained=kept,
+        slopes=slopes.reshape(len(kept), len(at), -1),
+        slopes_at=at,
+    )
+
+
+def _apart(density: density_of.LogDensity, states: Tensor, seed: int) -> Tensor:
+    """Starts moved apart, so that R-hat has something to compare; at `init` where that fails."""
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    away = JITTER * torch.randn(states.shape, generator=generator, dtype=states.dtype)
+    moved = states + away
+    fine = density.at(moved).isfinite()
+    return torch.where(fine[:, None], moved, states)
+
+
+def _bar(progress: bool, total: int) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit="step", disable=not progress, desc="chains")

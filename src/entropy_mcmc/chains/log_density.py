@@ -1,0 +1,177 @@
+"""A log density of named parameters as the energy of chains in scaled, unconstrained coordinates.
+
+Parameters θ = transform(s·z): z is what the chains move, s the diagonal preconditioner. With
+log p(θ) = log prior + Σ log likelihood of a row, the energy of z is
+U(z) = −log p(θ(z)) − Σ log |dθ/d(s·z)|, so that θ has the density p. Mini-batches of B rows
+estimate the sum by N/B times theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from entropy_mcmc.chains.inputs import starting_states
+from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.transforms import Identity
+from entropy_mcmc.errors import ConfigError, NonFiniteError
+
+ROWS_AT_A_TIME = 2**12  # draws whose log density is computed by one call
+
+
+@dataclass(frozen=True)
+class LogDensity:
+    """What is sampled: functions, transforms by name, data, and the layout of the parameters."""
+
+    function: Callable[..., Tensor]
+    prior: Callable[..., Tensor] | None
+    transforms: Mapping[str, Identity]
+    data: tuple[Tensor, ...]
+    layout: Layout
+    names: tuple[str, ...] = field(default=())
+
+    @property
+    def num_data(self) -> int:
+        """N, by which the energy is divided: rows of the data, or 1."""
+        return len(self.data[0]) if self.data else 1
+
+    def constrained(self, flat: Tensor) -> dict[str, Tensor]:
+        """Named θ of unconstrained rows (…, element)."""
+        return {n: self._transform(n).forward(v) for n, v in self._named(flat).items()}
+
+    def mean_loss(self, scale: Tensor) -> Callable[..., Tensor]:
+        """The energy of one chain's z over N, a function of (z, *rows): what `run` takes."""
+
+        def loss(z: Any, *rows: Tensor) -> Tensor:
+            flat = z * scale
+            theta, unconstrained = self.constrained(flat), self._named(flat)
+            total = self._log_prior(theta)
+            for name, value in unconstrained.items():
+                total = total + self._transform(name).log_det(value).sum()
+            if not self.data:
+                return -(total + self.function(theta).sum())
+            size = self.num_data / len(rows[0])
+            return -(total + size * self.function(theta, *rows).sum()) / self.num_data
+
+        return loss
+
+    def energy(self, scale: Tensor) -> Callable[[Tensor], Tensor]:
+        """U of one chain's z, from all data."""
+        loss = self.mean_loss(scale)
+        return lambda z: self.num_data * loss(z, *self.data)
+
+    @torch.no_grad()
+    def at(self, flat: Tensor) -> Tensor:
+        """Log p(θ) of unconstrained rows (row, element), from all data."""
+
+        def one(row: Tensor) -> Tensor:
+            theta = self.constrained(row)
+            return self._log_prior(theta) + self.function(theta, *self.data).sum()
+
+        parts = [vmap(one)(part) for part in torch.split(flat, ROWS_AT_A_TIME)]
+        return torch.cat(parts)
+
+    def _log_prior(self, theta: dict[str, Tensor]) -> Tensor:
+        if self.prior is None:
+            return next(iter(theta.values())).new_zeros(())
+        return self.prior(theta).sum()
+
+    def _transform(self, name: str) -> Identity:
+        return self.transforms.get(name, Identity())
+
+    def _named(self, flat: Tensor) -> dict[str, Tensor]:
+        tree = self.layout.tree(flat)
+        return tree if isinstance(tree, dict) else {self.names[0]: tree}
+
+
+def build(
+    function: Callable[..., Tensor],
+    prior: Callable[..., Tensor] | None,
+    init: Any,
+    chains: int | None,
+    transforms: Mapping[str, Identity],
+    data: tuple[Tensor, ...],
+) -> tuple[LogDensity, Tensor]:
+    """The log density, and the unconstrained states (chain, element) that `init` means."""
+    if not isinstance(init, Mapping) or not init:
+        raise ConfigError(
+            f"init must be a dict of named parameters, numbers or tensors, got {init!r:.80}"
+        )
+    unknown = sorted(set(transforms) - set(init))
+    if unknown:
+        raise ConfigError(
+            f"transforms must be of parameters in init, got {unknown[0]!r}; init has "
+            f"{', '.join(init)}"
+        )
+    layout, flat = starting_states(function, init, chains)
+    density = LogDensity(function, prior, dict(transforms), data, layout, layout.names)
+    tree = layout.tree(flat)
+    assert isinstance(tree, dict)
+    rows = []
+    for name, value in tree.items():
+        transform = density._transform(name)
+        if not transform.allows(value):
+            raise ConfigError(
+                f"init[{name!r}] must be inside the range of its transform {transform}, got "
+                f"{value[0].tolist()!r:.80}"
+            )
+        rows.append(transform.inverse(value).reshape(len(flat), -1))
+    states = torch.cat(rows, dim=1)
+    check_finite(density, states, "at init")
+    return density, states
+
+
+def check_finite(density: LogDensity, states: Tensor, where: str) -> Tensor:
+    """Log densities of states; a value that is not finite raises."""
+    values = density.at(states)
+    bad = (~values.isfinite()).nonzero().flatten()
+    if len(bad):
+        theta = {k: v.tolist() for k, v in density.constrained(states[bad[0]]).items()}
+        raise NonFiniteError(
+            f"the log density is {values[bad[0]].item()} {where}, for {len(bad)} of "
+            f"{len(values)} states, first for {str(theta)[:200]}; look for log(0) and 0/0, or give "
+            f"the parameter a transform that keeps it inside its range"
+        )
+    return values
+
+
+def gradients(energy: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+    """∇U of each row."""
+    slopes: Tensor = vmap(grad(energy))(states)
+    return slopes
+
+
+def diagonal(energy: Callable[[Tensor], Tensor], states: Tensor, probes: int = 8) -> Tensor:
+    """Diagonal of the Hessian of U, mean over rows, by Hutchinson's estimate E[v·Hv], v = ±1."""
+    generator = torch.Generator().manual_seed(1)
+    total = torch.zeros_like(states)
+    for _ in range(probes):
+        v = torch.randint(2, states.shape, generator=generator).to(states) * 2 - 1
+        total += v * hessian_products(energy, states, v)
+    return total.mean(dim=0) / probes
+
+
+def hessian_products(energy: Callable[[Tensor], Tensor], states: Tensor, v: Tensor) -> Tensor:
+    """H·v of each row, by a central difference of gradients.
+
+    Second derivatives by autograd are NaN for some functions whose gradient is fine (logaddexp).
+    """
+    step = 1e-3 if states.dtype == torch.float32 else 1e-5
+    ahead, behind = gradients(energy, states + step * v), gradients(energy, states - step * v)
+    return (ahead - behind) / (2 * step)
+
+
+def curvature(energy: Callable[[Tensor], Tensor], states: Tensor, iterations: int = 15) -> Tensor:
+    """Largest |eigenvalue| of the Hessian of U at each row, by power iteration."""
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
+    size: Tensor = v.norm(dim=1)
+    for _ in range(iterations):
+        v = hessian_products(energy, states, v / v.norm(dim=1, keepdim=True).clamp_min(1e-30))
+        size = v.norm(dim=1)
+    return size

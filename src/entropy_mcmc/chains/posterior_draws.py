@@ -1,0 +1,81 @@
+"""`PosteriorDraws`: named draws of a small model, with their log density and how they were made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from entropy_mcmc.chains.warm_up import Tuning
+from entropy_mcmc.diagnostics.chain_diagnosis import ChainDiagnosis, diagnose_chains
+from entropy_mcmc.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PosteriorDraws:
+    """Draws of named parameters as (chain, draw, …).
+
+    Attributes:
+        parameters: Draws by name, inside their ranges.
+        log_density: Log density of each draw from all data, (chain, draw).
+        tuning: Preconditioner, step size and momentum, frozen after warm-up.
+        gradients: Gradients that one chain took, warm-up included.
+        unconstrained: Draws before their transforms, (chain, draw, element).
+        slopes: Gradients of the energy at `slopes_at` of them, for the diagnosis.
+        slopes_at: Numbers of the draws, the same for every chain.
+    """
+
+    parameters: dict[str, Tensor]
+    log_density: Tensor
+    tuning: Tuning
+    gradients: int
+    unconstrained: Tensor
+    slopes: Tensor
+    slopes_at: tuple[int, ...]
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.parameters:
+            known = ", ".join(self.parameters)
+            raise ConfigError(f"no parameter {name!r} was sampled; there are {known}")
+        return self.parameters[name]
+
+    def diagnose(self) -> ChainDiagnosis:
+        """The diagnosis of runs, of parameters instead of predictions."""
+        at = list(self.slopes_at)
+        return diagnose_chains(self.unconstrained, self.unconstrained[:, at], self.slopes)
+
+    def summary(self) -> str:
+        """A table of mean, standard deviation, ESS and R-hat of every number."""
+        stats: Any = import_module("arviz_stats.base").array_stats
+        rows = [f"{'':<16}{'mean':>10}{'sd':>10}{'ESS':>8}{'R-hat':>8}"]
+        for name, value in self.parameters.items():
+            flat = value.reshape(*value.shape[:2], -1).double().cpu().numpy()
+            for i in range(flat.shape[2]):
+                label = name if value.dim() == 2 else f"{name}[{_place(i, value.shape[2:])}]"
+                one = flat[:, :, i]
+                with np.errstate(all="ignore"):
+                    ess = float(stats.ess(one, chain_axis=0, draw_axis=1, method="bulk"))
+                    rhat = float(stats.rhat(one, chain_axis=0, draw_axis=1))
+                numbers = f"{one.mean():>10.4g}{one.std():>10.4g}{ess:>8.0f}{rhat:>8.3f}"
+                rows.append(f"{label:<16}{numbers}")
+        return "\n".join(rows)
+
+    def to_arviz(self) -> Any:
+        """An xarray DataTree with the groups `posterior` and `sample_stats` (lp)."""
+        try:
+            from arviz_base import from_dict
+        except ImportError as error:
+            raise ConfigError(
+                "to_arviz needs arviz-base, which is not installed; "
+                "pip install 'entropy-mcmc[arviz]'"
+            ) from error
+        draws = {name: value.cpu().numpy() for name, value in self.parameters.items()}
+        return from_dict({"posterior": draws, "sample_stats": {"lp": self.log_density.numpy()}})
+
+
+def _place(index: int, shape: torch.Size) -> str:
+    return ",".join(str(int(i)) for i in np.unravel_index(index, tuple(shape)))
