@@ -1,0 +1,1 @@
+"""Effective samples per gradient and per second: targets, samplers here and elsewhere, measures."""

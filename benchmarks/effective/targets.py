@@ -1,0 +1,180 @@
+"""Targets, each as a log density in torch and in jax, with what is known of it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+PRIOR_VARIANCE = 0.01  # of the logistic regression's weights
+NETWORK_PRIOR = 1.0  # variance of the network's weights
+HIDDEN = 6
+NOISE = 0.1  # standard deviation of the table's targets, which are scaled to 1
+CLOSE = 0.6  # two modes: of the paper's distance from the origin
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log density of a vector; with data, `loglik(theta, *rows)` is added to it.
+
+    Attributes:
+        name: In the tables.
+        dim: Numbers of θ.
+        prior: torch, θ → log prior (without data: the log density).
+        loglik: torch, (θ, *rows) → sum of the rows' log likelihoods; None without data.
+        data: Tensors of equal length.
+        batch: Rows of a mini-batch; None takes all.
+        variances: Of the observed numbers, where known; else a long NUTS run gives them.
+        observe: θ (…, dim) → numbers whose ESS counts, in NumPy.
+        start: Where chains start.
+    """
+
+    name: str
+    dim: int
+    prior: Callable[[torch.Tensor], torch.Tensor]
+    loglik: Callable[..., torch.Tensor] | None = None
+    data: tuple[torch.Tensor, ...] = ()
+    batch: int | None = None
+    variances: np.ndarray[Any, Any] | None = None
+    observe: Callable[[Any], Any] = lambda theta: theta
+    start: torch.Tensor | None = None
+
+    @property
+    def num_data(self) -> int:
+        """N, or 1 without data."""
+        return len(self.data[0]) if self.data else 1
+
+    def log_density(self, theta: torch.Tensor) -> torch.Tensor:
+        """From all data."""
+        total = self.prior(theta)
+        return total if self.loglik is None else total + self.loglik(theta, *self.data)
+
+    def mean_loss(self, theta: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
+        """Energy over N, from these rows: what `chains.run` takes."""
+        if self.loglik is None:
+            return -self.prior(theta)
+        share = self.num_data / len(rows[0])
+        return -(self.prior(theta) + share * self.loglik(theta, *rows)) / self.num_data
+
+    def first(self) -> torch.Tensor:
+        """Where all chains start."""
+        return torch.zeros(self.dim) if self.start is None else self.start
+
+
+def gaussian(condition: float, dim: int = 10) -> Target:
+    """Variances from 1/condition to 1, evenly spaced in the logarithm."""
+    variances = torch.logspace(-math.log10(condition), 0, dim, dtype=torch.float64).float()
+    return Target(
+        f"Gaussian, condition {condition:g}",
+        dim,
+        lambda t: -(t.square() / variances).sum() / 2,
+        variances=variances.numpy(),
+    )
+
+
+def two_modes() -> Target:
+    """Equal depth, variances 0.5 and 1; variances by quadrature."""
+    means = CLOSE * torch.tensor([[-2.0, -1.0], [2.0, 1.0]])
+    widths = torch.tensor([0.5, 1.0])
+
+    def log_density(t: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(-(t - means).square().sum(1) / (2 * widths), dim=0)
+
+    axis = torch.linspace(-8, 8, 401)
+    grid = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
+    weight = torch.func.vmap(log_density)(grid).softmax(0)[:, None]
+    mean = (weight * grid).sum(0)
+    variances = (weight * (grid - mean).square()).sum(0)
+    return Target("two modes", 2, log_density, variances=variances.numpy())
+
+
+def logistic(rows: int, batch: int | None) -> Target:
+    """MNIST, 7 against 9: 784 weights, no bias, prior N(0, 0.01·I)."""
+    from entropy_mcmc.data import load
+
+    data = load("mnist", folder=os.environ.get("EMCMC_DATA"))
+    keep = (data.train.targets == 7) | (data.train.targets == 9)
+    x = data.train.inputs[keep].flatten(1).float()[:rows]
+    x = x / 255 if x.max() > 2 else x
+    y = (data.train.targets[keep][:rows] == 9).float() * 2 - 1
+    return Target(
+        f"logistic regression, MNIST 7 v 9, {len(x):,} rows, {batch or 'full'} batch",
+        784,
+        lambda t: -t.square().sum() / (2 * PRIOR_VARIANCE),
+        lambda t, x, y: -F.softplus(-y * (x @ t)).sum(),
+        (x, y),
+        batch,
+    )
+
+
+def network() -> Target:
+    """One hidden layer of 6 tanh units on the Yacht table; what counts is 20 predictions."""
+    from entropy_mcmc.data import load
+
+    data = load("uci-yacht", folder=os.environ.get("EMCMC_DATA"))
+    x, y = data.train.inputs.float(), data.train.targets.float().flatten()
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    inputs = x.shape[1]
+    cut = [inputs * HIDDEN, HIDDEN, HIDDEN, 1]
+
+    def predict(t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        w, b, v, c = torch.split(t, cut)
+        return torch.tanh(x @ w.reshape(inputs, HIDDEN) + b) @ v + c
+
+    def observe(draws: Any) -> Any:
+        flat = torch.as_tensor(np.asarray(draws)).reshape(-1, sum(cut))
+        shown = torch.func.vmap(lambda t: predict(t, x[:20]))(flat)
+        return shown.reshape(*draws.shape[:-1], 20).numpy()
+
+    generator = torch.Generator().manual_seed(0)
+    return Target(
+        f"Bayesian network, Yacht, {len(x)} rows",
+        sum(cut),
+        lambda t: -t.square().sum() / (2 * NETWORK_PRIOR),
+        lambda t, x, y: -((predict(t, x) - y) / NOISE).square().sum() / 2,
+        (x, y),
+        observe=observe,
+        start=0.3 * torch.randn(sum(cut), generator=generator),
+    )
+
+
+def in_jax(target: Target) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
+    """(log prior, log likelihood or None, data) of the same target in jax."""
+    import jax
+    import jax.numpy as jnp
+
+    data = tuple(jnp.asarray(part.numpy()) for part in target.data)
+    none: Callable[..., Any] = lambda theta, *rows: 0.0  # noqa: E731
+    if target.name.startswith("Gaussian"):
+        variances = jnp.asarray(target.variances)
+        return lambda t: -jnp.sum(t**2 / variances) / 2, none, data
+    if target.name == "two modes":
+        means, widths = CLOSE * jnp.array([[-2.0, -1.0], [2.0, 1.0]]), jnp.array([0.5, 1.0])
+        return (
+            lambda t: jax.nn.logsumexp(-jnp.sum((t - means) ** 2, 1) / (2 * widths)),
+            none,
+            data,
+        )
+    if target.name.startswith("logistic"):
+        return (
+            lambda t: -jnp.sum(t**2) / (2 * PRIOR_VARIANCE),
+            lambda t, x, y: -jnp.sum(jax.nn.softplus(-y * (x @ t))),
+            data,
+        )
+    inputs = target.data[0].shape[1]
+
+    def predict(t: Any, x: Any) -> Any:
+        w, b, v, c = jnp.split(t, np.cumsum([inputs * HIDDEN, HIDDEN, HIDDEN]).tolist())
+        return jnp.tanh(x @ w.reshape(inputs, HIDDEN) + b) @ v + c
+
+    return (
+        lambda t: -jnp.sum(t**2) / (2 * NETWORK_PRIOR),
+        lambda t, x, y: -jnp.sum(((predict(t, x) - y) / NOISE) ** 2) / 2,
+        data,
+    )
