@@ -178,13 +178,7 @@ def compared(old: list[Times], new: list[Times]) -> list[dict[str, Any]]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Markdown of a result.
-
-    >>> row = {"what": "step", "ratio": 1.0, "quartiles": [0.9, 1.1], "old_s": 1.0, "new_s": 1.0}
-    >>> known = {"old": "a", "new": "b", "rounds": 7, "date": "d", "machine": "m", "torch": "t"}
-    >>> print(table({**known, "rows": [row], "import_over_torch": 1.1}).splitlines()[-3])
-    | step | 1.000 | 0.900 to 1.100 |
-    """
+    """Markdown of a result."""
     lines = [
         f"Commit {result['new']} against {result['old']}, processor time of one thread, "
         f"{result['rounds']} rounds; {result['date']}, {result['machine']}, "

@@ -64,8 +64,8 @@ def _parts(folder: Path, test: float, index: int) -> tuple[Files, Files]:
         return _files(train), _files(held)
     everything = _files(folder)
     flags = held_out(len(everything), test, index)
-    chosen = list(zip(everything, flags.tolist(), strict=True))
-    return [f for f, flag in chosen if not flag], [f for f, flag in chosen if flag]
+    marked = list(zip(everything, flags.tolist(), strict=True))
+    return [f for f, flag in marked if not flag], [f for f, flag in marked if flag]
 
 
 def _files(folder: Path) -> Files:
