@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from ess import measure, others, ours, targets
+from effective import measure, others, ours, targets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "benchmarks" / "ess.json"

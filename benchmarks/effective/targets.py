@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -98,11 +97,10 @@ def logistic(rows: int, batch: int | None) -> Target:
     """MNIST, 7 against 9: 784 weights, no bias, prior N(0, 0.01·I)."""
     from entropy_mcmc.data import load
 
-    data = load("mnist", folder=os.environ.get("EMCMC_DATA"))
-    keep = (data.train.targets == 7) | (data.train.targets == 9)
-    x = data.train.inputs[keep].flatten(1).float()[:rows]
-    x = x / 255 if x.max() > 2 else x
-    y = (data.train.targets[keep][:rows] == 9).float() * 2 - 1
+    data = load("mnist")
+    keep = (data.targets == 7) | (data.targets == 9)
+    x = data.inputs[keep][:rows].flatten(1).float() / 255
+    y = (data.targets[keep][:rows] == 9).float() * 2 - 1
     return Target(
         f"logistic regression, MNIST 7 v 9, {len(x):,} rows, {batch or 'full'} batch",
         784,
@@ -117,8 +115,8 @@ def network() -> Target:
     """One hidden layer of 6 tanh units on the Yacht table; what counts is 20 predictions."""
     from entropy_mcmc.data import load
 
-    data = load("uci-yacht", folder=os.environ.get("EMCMC_DATA"))
-    x, y = data.train.inputs.float(), data.train.targets.float().flatten()
+    data = load("uci-yacht")
+    x, y = data.inputs.float(), data.targets.float().flatten()
     x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
     inputs = x.shape[1]
     cut = [inputs * HIDDEN, HIDDEN, HIDDEN, 1]
