@@ -31,6 +31,13 @@ COMMANDS = {
     "chains-1-thread": ("chains.py", "--threads", "1"),
     "chains": ("chains.py",),
     "scaling": ("scaling.py",),
+    "stacked": ("small.py", "--part", "stacked"),
+    "predict": ("small.py", "--part", "predict"),
+    "paths": ("small.py", "--part", "paths"),
+    "import": ("whole.py", "--part", "import"),
+    "command": ("whole.py", "--part", "command"),
+    "compile": ("whole.py", "--part", "compile"),
+    "memory": ("whole.py", "--part", "memory"),
 }
 QUICK = {"resnet": ("--repeats", "1"), "scaling": ("--largest", "7")}
 

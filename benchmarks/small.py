@@ -1,0 +1,196 @@
+"""Small networks: K trained at once, predictions with 16 samples, two paths of the compiled step.
+
+    python benchmarks/small.py [--part stacked | predict | paths] [--repeats 15] [--cpu-time]
+
+Prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import predictive
+import timing
+import torch
+import torch.nn.functional as F
+from step import ETA, SETTINGS, small_parameters
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from entropy_mcmc.chains.stacked_modules import StackedModules, StackedSampler
+from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.samplers import EntropyMCMC
+from entropy_mcmc.samplers.kernel import compiled
+
+K, BATCH, SAMPLES = 8, 64, 16
+HYPER = {"lr": 1e-3, "num_data": 1000, "eta": 0.01, "temperature": 0.02, "momentum": 0.9}
+
+
+def mlp(inputs: int, width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 230), nn.BatchNorm1d(230), nn.ReLU(), nn.Linear(230, 10))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(4),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 16, 10),
+    )  # fmt: skip
+
+
+def alone(net: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
+    """One training iteration of one network."""
+    sampler = EntropyMCMC(net.parameters(), seed=0, fused=False, **HYPER)
+
+    def run() -> None:
+        sampler.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        sampler.step()
+
+    return run
+
+
+def together(nets: list[nn.Module], x: Tensor, y: Tensor) -> Callable[[], object]:
+    """One training iteration of all networks, stacked."""
+    stacked = StackedModules(nets)
+    seeds = list(range(len(nets)))
+    sampler = StackedSampler(stacked, EntropyMCMC, seeds, fused=False, **HYPER)
+    inputs, targets = x.expand(len(nets), *x.shape), y.repeat(len(nets))
+
+    def run() -> None:
+        sampler.zero_grad()
+        output = stacked(inputs).flatten(0, 1)
+        (F.cross_entropy(output, targets) * len(nets)).backward()
+        sampler.step()
+
+    return run
+
+
+def stacked(repeats: int, cpu_time: bool) -> dict[str, Any]:
+    """K networks in one iteration against one network, and against one after the other."""
+    kinds: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+        "MLP of 2,000 weights": (lambda: mlp(16, 74), (16,)),
+        "MLP of 20,000 weights": (lambda: mlp(64, 266), (64,)),
+        "MLP of 20,000 weights with batch norm": (normed, (64,)),
+        "CNN of 10,000 weights": (cnn, (1, 16, 16)),
+    }
+    rows, shown = [], {}
+    for name, (make, shape) in kinds.items():
+        x, y = torch.randn(BATCH, *shape), torch.randint(0, 10, (BATCH,))
+        actions = {
+            "one": alone(make(), x, y),
+            "stacked": together([make() for _ in range(K)], x, y),
+        }
+        times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+        target = "≤ 3" if "MLP" in name else "–"
+        rows.append(
+            timing.ratio(f"{name}: {K} at once / one alone", times["stacked"], times["one"], target)
+        )
+        eight = [K * t for t in times["one"]]
+        rows.append(
+            timing.ratio(
+                f"{name}: {K} at once / one after the other", times["stacked"], eight, "≤ 1"
+            )
+        )
+        shown |= {f"{name}, {k}": v for k, v in timing.milliseconds(times).items()}
+    return {"rows": rows, "milliseconds": shown}
+
+
+def predict(repeats: int, cpu_time: bool) -> dict[str, Any]:
+    """16 samples of small networks against 16 plain passes, of one network of that size."""
+    rows, shown = [], {}
+    for inputs, width in ((16, 64), (64, 266)):
+        net = mlp(inputs, width)
+        size = sum(p.numel() for p in net.parameters())
+        with tempfile.TemporaryDirectory() as folder:
+            predictive.store(folder, net, SAMPLES).close()
+            posterior = Posterior.open(folder, net)
+            for count in (8, 1000):
+                x = torch.randn(count, inputs)
+                actions = _ways(net, posterior, x)
+                times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+                what = f"{size:,} weights, {count} rows"
+                rows += [
+                    timing.ratio(f"{what}: predict_proba / 16 plain passes", times["posterior"],
+                                 times["plain"], "≤ 0.5"),
+                    timing.ratio(f"{what}: vmap of the forward pass alone / 16 plain passes "
+                                 "(the limit)", times["vmap"], times["plain"], "–"),
+                ]  # fmt: skip
+                shown |= {f"{what}, {k}": v for k, v in timing.milliseconds(times).items()}
+    return {"rows": rows, "milliseconds": shown}
+
+
+def _ways(net: nn.Module, posterior: Posterior, x: Tensor) -> dict[str, Callable[[], object]]:
+    parameters, buffers = stack_module_state([net] * SAMPLES)  # type: ignore[list-item]
+    states = {k: v.detach() for k, v in {**parameters, **buffers}.items()}
+
+    @torch.no_grad()
+    def side_by_side() -> Tensor:
+        one = vmap(lambda s, rows: functional_call(net, s, (rows,)), in_dims=(0, None))
+        result: Tensor = one(states, x)
+        return result
+
+    return {
+        "plain": lambda: predictive.plain_passes(net, x, SAMPLES),
+        "posterior": lambda: posterior.predict_proba(x, batch_size=predictive.BATCH),
+        "vmap": side_by_side,
+    }
+
+
+def paths(repeats: int, cpu_time: bool) -> dict[str, Any]:
+    """The compiled step through `torch.compile`, as in other versions of torch, and directly."""
+
+    def made(size: int) -> EntropyMCMC:
+        sampler = EntropyMCMC(small_parameters(size), eta=ETA, fused=True, **SETTINGS)
+        sampler.step()
+        return sampler
+
+    direct = made(1612)
+    compiled._ready.cache_clear()
+    with patch.object(compiled, "KNOWN_TORCH", "another version"):
+        public = made(1612)
+        kept = compiled._ready
+        compiled_public = {}
+
+        def ready(*given: Any) -> Any:
+            if given not in compiled_public:
+                compiled_public[given] = kept.__wrapped__(*given)
+            return compiled_public[given]
+
+        def through() -> None:
+            with patch.object(compiled, "_ready", ready):
+                public.step()
+
+        through()
+    compiled._ready.cache_clear()
+    actions = {"direct": direct.step, "public": through}
+    times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+    row = timing.ratio("62 tensors, 100,000 parameters: compiled step by public torch.compile / "
+                       "called directly", times["public"], times["direct"], "–")  # fmt: skip
+    return {"rows": [row], "milliseconds": timing.milliseconds(times)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--part", choices=("stacked", "predict", "paths"), default="stacked")
+    parser.add_argument("--cpu-time", action="store_true", help="one thread, CPU time, not wall")
+    given = parser.parse_args()
+    timing.use_threads(None, given.cpu_time)
+    torch.manual_seed(0)
+    part = {"stacked": stacked, "predict": predict, "paths": paths}[given.part]
+    result = part(4 * given.repeats, given.cpu_time)
+    out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, **result}
+    print(json.dumps(out, indent=1))
+
+
+if __name__ == "__main__":
+    main()
