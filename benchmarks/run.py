@@ -1,4 +1,4 @@
-"""All benchmarks of speed in one command: tables, and one JSON file per benchmark.
+"""All benchmarks of speed in one command: tables, one JSON file per benchmark, and the page.
 
 python benchmarks/run.py [--only step chains …] [--quick] [--cpu-time] [--out results/benchmarks]
 python benchmarks/run.py --render        # the tables of docs/benchmarks.md from those files
@@ -20,6 +20,7 @@ import timing
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
+RESULTS = HERE.parent / "results" / "benchmarks"
 MARKS = ("<!-- tables: written by benchmarks/run.py --render -->", "<!-- end of tables -->")
 PACKAGES = ("torch", "numpy", "posteriors", "jax", "jaxlib", "blackjax")
 
@@ -148,16 +149,25 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parser.add_argument("--quick", action="store_true", help="few repeats, no 10^8 parameters")
     parser.add_argument("--cpu-time", action="store_true", help="for a busy machine: CPU seconds")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "benchmarks")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--render", action="store_true", help="measure nothing, write the page")
     given = parser.parse_args()
     if given.render:
         render(given.out, PAGE)
         return
     busy = ["--cpu-time"] if given.cpu_time else []
+    failed = []
     for name in given.only:
         quick = list(QUICK.get(name, ("--repeats", "3"))) if given.quick else []
-        print(tables([measure(name, [*quick, *busy], given.out)]), end="\n\n", flush=True)
+        try:
+            print(tables([measure(name, [*quick, *busy], given.out)]), end="\n\n", flush=True)
+        except (subprocess.CalledProcessError, ValueError) as error:  # the others still count
+            print(f"{name} failed: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
+    if given.out == RESULTS:
+        render(given.out, PAGE)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,12 @@ def imports(repeats: int, cpu_time: bool) -> list[timing.Row]:
         times["help"].append(seconds(["-m", "entropy_mcmc", "--help"], cpu_time)[0])
     times = {name: spent[1:] for name, spent in times.items()}  # the first fills the disk's cache
     return [
-        timing.ratio("from entropy_mcmc import EntropyMCMC / import torch", times["ours"], times["torch"], "≤ 1.15"),
+        timing.ratio(
+            "from entropy_mcmc import EntropyMCMC / import torch",
+            times["ours"],
+            times["torch"],
+            "≤ 1.15",
+        ),
         value("emcmc --help, seconds", times["help"], "≤ 0.3"),
     ]
 
