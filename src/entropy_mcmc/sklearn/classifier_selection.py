@@ -21,7 +21,7 @@ BESIDE = math.sqrt(10.0)  # factor between a prior variance and those beside it
 TEMPERATURE = 0.1  # of all candidates until the last, which try others
 OTHER_TEMPERATURES = (0.02, 0.5)
 FALLBACK = 3.0  # prior variance for data too small to hold rows out
-SLACK = 0.5  # standard errors of the mean loss that a simpler candidate may be worse
+SLACK = 0.2  # standard errors of the mean loss that a simpler candidate may be worse
 
 
 @dataclass(frozen=True)

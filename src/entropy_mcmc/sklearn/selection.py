@@ -21,7 +21,7 @@ from entropy_mcmc.sklearn.sampling import Draws, Table, run
 FOLDS = 3
 SAMPLES = 4
 LEAST_ROWS = 30
-FEW_ROWS = 200  # up to here the rows are divided twice
+FEW_ROWS = 300  # up to here the rows are divided twice
 MOST_HELD_OUT = 2000  # rows judged in a fold: enough to tell candidates apart
 FIRST_STEPS = 240
 
