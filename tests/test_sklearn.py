@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor, classifier, regressor
 from entropy_mcmc.sklearn.classifier_selection import FALLBACK
+from entropy_mcmc.sklearn.fit_diagnostics import chain_error
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
 QUICK |= {"lr": 1.0, "momentum": 0.9}  # settles in few steps
@@ -417,3 +418,62 @@ def test_threads_messages_and_warm_start(capsys):
     assert capsys.readouterr().out == ""
     with pytest.raises(ConfigError, match="warm_start must be False"):
         EntropyMCMCRegressor(**QUICK, warm_start=True).fit(x, y)
+
+
+def test_diagnostics_say_what_was_chosen_and_whether_chains_agree():
+    x, y = wave()
+    model = EntropyMCMCClassifier(**QUICK | {"n_steps": 200}).fit(x, y > 0)
+    found = model.diagnostics_
+    assert found.mixing.chains == 2
+    assert found.mixing.draws == 8
+    assert found.chosen in found.scores
+    assert found.agree
+    assert found.chosen in str(found)
+    regressor = EntropyMCMCRegressor(**QUICK).fit(x, y)
+    assert regressor.noise_model_.name in regressor.diagnostics_.chosen
+    single = EntropyMCMCRegressor(**QUICK | {"n_chains": 1}).fit(x, y).diagnostics_
+    assert single.agree is None
+
+
+def test_chains_that_disagree_are_reported():
+    draws = np.random.default_rng(0)
+    x, y = draws.standard_normal((60, 5)), draws.integers(2, size=60)
+    wild = {"prior_variance": 300.0, "temperature": 1.0, "hidden_layer_sizes": (50, 50)}
+    wild |= {"activation": "relu", "n_steps": 600}
+    with pytest.warns(ConvergenceWarning, match=r"disagree.*n_chains"):
+        model = EntropyMCMCClassifier(**QUICK | wild).fit(x, y)
+    assert not model.diagnostics_.agree
+    predictions = draws.standard_normal((12, 5, 2))
+    means = [predictions[i : i + 4].mean(axis=0) for i in (0, 4, 8)]
+    expected = math.sqrt(np.mean(np.var(means, axis=0, ddof=1) / 3))
+    assert chain_error(predictions, 3) == pytest.approx(expected)
+    assert chain_error(predictions, 3, 2.0) == pytest.approx(expected / 2)
+
+
+def test_conformal_intervals_and_sets_hold_their_share():
+    """Models that are wrong on purpose: noise and probabilities far from the truth."""
+    x, y = wave(rows=4600, noise=0.5)
+    fit, calibrate, test = slice(0, 100), slice(100, 600), slice(600, None)
+    model = EntropyMCMCRegressor(**QUICK).fit(x[fit], y[fit])
+    model.heats_ = model.heats_ / 9  # a third of the noise
+    inside = []
+    for conformal in (False, True):
+        model.calibrate(x[calibrate], y[calibrate])
+        low, high = model.predict_interval(x[test], level=0.9, conformal=conformal).T
+        inside.append(np.mean((low <= y[test]) & (y[test] <= high)))
+    # Coverage given 500 calibration rows has the standard deviation √(.9·.1/500) = .0134, that of
+    # 4000 test rows .0047: 4 of both together are .057, false alarm 1e-4.
+    assert inside[0] < 0.75
+    assert abs(inside[1] - 0.9) < 0.057
+    classes = (y > 0).astype(int)
+    flipped = np.where(np.random.default_rng(3).random(len(y)) < 0.2, 1 - classes, classes)
+    sharp = EntropyMCMCClassifier(**QUICK).fit(x[fit], classes[fit])
+    sharp.calibrate(x[calibrate], flipped[calibrate])
+    sets = sharp.predict_set(x[test], level=0.9)
+    assert abs(sets[np.arange(4000), flipped[test]].mean() - 0.9) < 0.057
+    with pytest.raises(ConfigError, match=r"level=0.999 needs at least 999 rows .* got 500"):
+        sharp.predict_set(x[test], level=0.999)
+    with pytest.raises(NotFittedError, match="calibrate"):
+        EntropyMCMCClassifier(**QUICK).fit(x[fit], classes[fit]).predict_set(x[test])
+    with pytest.raises(NotFittedError, match="calibrate"):
+        EntropyMCMCRegressor(**QUICK).fit(x[fit], y[fit]).predict_interval(x, conformal=True)

@@ -1,7 +1,7 @@
 """Estimators of the benchmark, each with its defaults: name → maker(seed), and who may run where.
 
-Others than ours get what they need: one-hot categories, medians and marks for missing values, scaled
-columns for those that are not trees.
+Others than ours get what they need: one-hot categories, means and marks for missing values, and
+scaled columns.
 """
 
 from __future__ import annotations

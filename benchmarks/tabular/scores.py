@@ -1,5 +1,7 @@
-"""Scores of a fit on test rows. Classification: NLL, Brier, ECE, accuracy. Regression: log score,
-RMSE, CRPS, coverage and width of 95 % intervals, in units of the standard deviation of y.
+"""Scores of a fit on test rows.
+
+Classification: NLL, Brier, ECE, accuracy. Regression: NLL, RMSE, CRPS and width of 95 % intervals,
+all in units of the standard deviation of y, and their coverage.
 
 The log score of a regression that gives a mean only is that of a Gaussian whose variance is the
 mean squared error on a fifth of the training rows, held out from a first fit.

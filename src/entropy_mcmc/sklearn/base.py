@@ -27,10 +27,12 @@ from entropy_mcmc.errors import (
     check_positive,
 )
 from entropy_mcmc.sklearn.columns import Columns
+from entropy_mcmc.sklearn.fit_diagnostics import FitDiagnostics, described, probe
 from entropy_mcmc.sklearn.frames import read_columns
 from entropy_mcmc.sklearn.networks import ACTIVATIONS, forward
 from entropy_mcmc.sklearn.plan import Network, Plan
 from entropy_mcmc.sklearn.sampling import Draws, Table
+from entropy_mcmc.sklearn.selection import Candidate
 
 Doubles = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -48,6 +50,8 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
 
     networks: ClassVar[tuple[Network, ...]]
     """What "auto" stands for; where there are several, held-out rows choose."""
+    chain_limit: ClassVar[float]
+    """Standard error that the choice of chains may leave in a prediction without a warning."""
 
     def __init__(
         self,
@@ -133,8 +137,10 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         share = torch.from_numpy((weights / weights.mean()).astype(np.float32))
         return Table(x, y, share, float(weights.sum()))
 
-    def _keep(self, plan: Plan, draws: Draws, lr: float) -> None:
+    def _keep(self, plan: Plan, draws: Draws, lr: float, table: Table) -> None:
         """What a prediction needs: networks in the order (chain, sample, role)."""
+        self._chains = plan.chains
+        self._probe = probe(table.x)
         self.lr_ = lr
         self.hidden_layer_sizes_ = plan.sizes[1:-1]
         self.activation_ = plan.activation
@@ -210,9 +216,35 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
     def _automatic_steps(rows: int) -> int:
         raise NotImplementedError
 
+    @property
+    def diagnostics_(self) -> FitDiagnostics:
+        """Whether the chains agree, what was chosen, and the scores of all that was tried."""
+        check_is_fitted(self)
+        predictions, error = self._agreement()
+        return described(
+            predictions,
+            self._chains,
+            error,
+            self.chain_limit,
+            chosen=self._chosen(),
+            scores=dict(self.scores_),
+            lr=self.lr_,
+            steps=self.n_steps_,
+        )
+
+    def _agreement(self) -> tuple[Doubles, float | None]:
+        """Predictions for rows between those of fit, and the error that chains leave in them."""
+        raise NotImplementedError
+
+    def _chosen(self) -> str:
+        network = (self.hidden_layer_sizes_, self.activation_)
+        return str(Candidate(network, self.prior_variance_, self.temperature_))
+
     def _outputs(self, X: Any) -> Iterator[Tensor]:
         """Outputs (networks, out, rows) in float64, for as many rows at a time as memory likes."""
-        inputs = self._inputs(X)
+        return self._outputs_of(self._inputs(X))
+
+    def _outputs_of(self, inputs: Tensor) -> Iterator[Tensor]:
         layers = self._form.layers(torch.from_numpy(self.weights_).double())
         widest = len(self.weights_) * max(self._form.sizes[1:])
         with torch.no_grad(), self._threads():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
@@ -18,6 +19,8 @@ from torch import Tensor
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.sklearn.base import Doubles, TabularEstimator, run_until_finite
 from entropy_mcmc.sklearn.classifier_selection import Open, choose, losses_of
+from entropy_mcmc.sklearn.conformal import conformal_bound
+from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Categorical
 from entropy_mcmc.sklearn.plan import Network, Plan
 from entropy_mcmc.sklearn.sampling import Table, run
@@ -60,6 +63,8 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
 
     Attributes:
         scores_: held-out NLL of every candidate that was tried.
+        diagnostics_: ESS and R-hat of predictions, what the choice of chains leaves to chance, what
+            was chosen and tried; `print` it. A fit whose chains disagree warns.
 
     >>> import numpy as np
     >>> x = np.array([[0.0], [0.1], [0.9], [1.0]] * 5)
@@ -69,6 +74,7 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
     """
 
     networks: ClassVar[tuple[Network, ...]] = (((50,), "tanh"), ((50, 50), "relu"), ((), "tanh"))
+    chain_limit: ClassVar[float] = 0.1
 
     def __init__(
         self,
@@ -158,7 +164,13 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
             temperature=best.temperature,
         )
         draws, lr = run_until_finite(plan, lambda p: run(p, table, Categorical(offset)))
-        self._keep(plan, draws, lr)
+        self._keep(plan, draws, lr, table)
+        warn_if_apart(type(self).__name__, len(table), self._agreement()[1], self.chain_limit)
+
+    def _agreement(self) -> tuple[Doubles, float | None]:
+        probs = [out.softmax(dim=-1) for out in self._logits_of(self._probe)]
+        predictions: Doubles = torch.cat(probs, dim=1).numpy()
+        return predictions, chain_error(predictions, self._chains)
 
     @staticmethod
     def _automatic_steps(rows: int) -> int:
@@ -166,7 +178,10 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
 
     def _logits(self, X: Any) -> Iterator[Tensor]:
         """Logits (networks, rows, classes), some rows at a time."""
-        for outputs in self._outputs(X):
+        return self._logits_of(self._inputs(X))
+
+    def _logits_of(self, inputs: Tensor) -> Iterator[Tensor]:
+        for outputs in self._outputs_of(inputs):
             yield outputs.mT + torch.from_numpy(self.offset_)
 
     def sample_predictions(self, X: Any) -> Doubles:
@@ -196,6 +211,25 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         probabilities = self.predict_proba(X)
         classes: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return classes
+
+    def calibrate(self, X: Any, y: Any) -> EntropyMCMCClassifier:
+        """Keep the scores of rows that were not in `fit`, for `predict_set`."""
+        labels = np.searchsorted(self.classes_, np.asarray(y))
+        probabilities = self.predict_proba(X)
+        self.calibration_scores_ = 1 - probabilities[np.arange(len(labels)), labels]
+        return self
+
+    def predict_set(self, X: Any, level: float = 0.9) -> npt.NDArray[np.bool_]:
+        """Which classes are in the conformal set of each row, (rows, classes).
+
+        After `calibrate`, the set of a new row holds its class with probability at least `level`,
+        on average over rows like those of the calibration; it may be empty.
+        """
+        if not hasattr(self, "calibration_scores_"):
+            raise NotFittedError("predict_set needs calibrate(X, y) first, with rows not in fit")
+        bound = conformal_bound(self.calibration_scores_, level)
+        inside: npt.NDArray[np.bool_] = self.predict_proba(X) >= 1 - bound
+        return inside
 
 
 def automatic_steps(rows: int) -> int:

@@ -67,7 +67,10 @@ class Open:
     def _with_temperatures(self, best: Candidate) -> list[Candidate]:
         if self.temperature is not None:
             return []
-        return [replace(best, temperature=other) for other in OTHER_TEMPERATURES]
+        others = [replace(best, temperature=other) for other in OTHER_TEMPERATURES]
+        if self.prior_variance is None:  # a colder chain often likes a broader prior
+            others.append(replace(others[0], prior_variance=BESIDE * best.prior_variance))
+        return others
 
 
 Losses = Callable[[Sequence[Candidate]], dict[Candidate, Tensor]]

@@ -11,12 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_number
 from entropy_mcmc.sklearn.base import Doubles, TabularEstimator, run_until_finite
+from entropy_mcmc.sklearn.conformal import conformal_bound
+from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Gaussian
-from entropy_mcmc.sklearn.mixture_quantiles import mixture_quantiles
+from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles
 from entropy_mcmc.sklearn.noise_models import (
     NoiseModel,
     fit_noise,
@@ -40,6 +43,7 @@ NOISES = {
     "heteroscedastic": ("dependent", "gaussian"),
 }
 FALLBACK_NOISE = 0.3  # of standardised targets, where no row can be held out
+SUREST = 1 - 1e-9  # level of an interval that must hold everything
 NOISE_WEIGHT = 50.0  # rows that the pilot's noise variance is worth
 
 
@@ -73,6 +77,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
     """
 
     networks: ClassVar[tuple[Network, ...]] = (((50, 50), "silu"), ((), "silu"))
+    chain_limit: ClassVar[float] = 0.5
 
     def __init__(
         self,
@@ -168,7 +173,18 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
             self.scores_ |= {f"noise: {name}": score for name, score in noises.items()}
         attempt_run = partial(run_gaussian, table=table, guess=guess)
         draws, lr = run_until_finite(plan, attempt_run)
-        self._keep(plan, draws, lr)
+        self._keep(plan, draws, lr, table)
+        warn_if_apart(type(self).__name__, len(table), self._agreement()[1], self.chain_limit)
+
+    def _agreement(self) -> tuple[Doubles, float | None]:
+        outputs = torch.cat([out.squeeze(1) for out in self._outputs_of(self._probe)], dim=1)
+        means: Doubles = outputs.numpy()
+        noise = self.heats_.mean() * self.noise_model_.factors(self._probe).numpy()
+        unit = np.sqrt(means.var(axis=0) + noise)
+        return means, chain_error(means, self._chains, unit)
+
+    def _chosen(self) -> str:
+        return f"{super()._chosen()}, noise: {self.noise_model_.name}"
 
     def _tell(self, pilots: Sequence[Pilot]) -> None:
         """Keep the held-out NLL of every candidate, and print it if asked to."""
@@ -202,6 +218,10 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
         std: Doubles = self.y_scale_ * np.sqrt(self.heats_.astype(np.float64))
         return std
 
+    @property
+    def _degrees(self) -> float:
+        return self.noise_model_.degrees
+
     def _scales(self, X: Any) -> Doubles:
         """Scale of the noise of every kept network at every row, (networks, rows)."""
         factors = self.noise_model_.factors(self._inputs(X)).numpy()
@@ -232,14 +252,36 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
             each = [e.predict_quantiles(X, quantiles) for e in self.estimators_]
             return np.stack(each, axis=-1)
         means, scales = self.sample_predictions(X), self._scales(X)
-        degrees = self.noise_model_.degrees
+        degrees = self._degrees
         ends = [mixture_quantiles(means, scales, float(q), degrees) for q in quantiles]
         return np.stack(ends, axis=1)
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> Doubles:
-        """Central interval of the predictive mixture that holds `level` of it: (rows, 2)."""
+    def calibrate(self, X: Any, y: Any) -> EntropyMCMCRegressor:
+        """Keep the scores of rows that were not in `fit`, for conformal intervals."""
+        if hasattr(self, "estimators_"):
+            for each, column in zip(self.estimators_, np.asarray(y).T, strict=True):
+                each.calibrate(X, column)
+            return self
+        means, scales = self.sample_predictions(X), self._scales(X)
+        places = mixture_cdf(np.asarray(y, dtype=np.float64), means, scales, self._degrees)
+        self.calibration_scores_ = 2 * np.abs(places - 0.5)
+        return self
+
+    def predict_interval(self, X: Any, level: float = 0.95, *, conformal: bool = False) -> Doubles:
+        """Central interval of the predictive mixture that holds `level` of it: (rows, 2).
+
+        With `conformal`, after `calibrate`, the level of the mixture is that at which intervals
+        held `level` of the calibration rows: a new row lies inside with at least this probability.
+        """
         if not 0 < check_number("level", level) < 1:
             raise ConfigError(f"level must be between 0 and 1, got level={level!r}")
+        if conformal and hasattr(self, "estimators_"):
+            each = [e.predict_interval(X, level, conformal=True) for e in self.estimators_]
+            return np.stack(each, axis=-1)
+        if conformal:
+            if not hasattr(self, "calibration_scores_"):
+                raise NotFittedError("conformal=True needs calibrate(X, y) with rows not in fit")
+            level = min(conformal_bound(self.calibration_scores_, level), SUREST)
         tail = (1 - level) / 2
         return self.predict_quantiles(X, (tail, 1 - tail))
 
