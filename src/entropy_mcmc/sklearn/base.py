@@ -42,7 +42,7 @@ ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the l
 # heat is about lr·rows/(2·batch) times that of the posterior.
 MANY_ROWS = 5000
 UNDECIDED = 1.0  # prior variance and temperature of a plan until the rows have chosen them
-CHUNK = 2**21  # hidden values computed at once in a prediction: about 16 MB
+CHUNK = 2**19  # hidden values computed at once in a prediction: about 4 MB
 
 
 class TabularEstimator(BaseEstimator):  # type: ignore[misc]

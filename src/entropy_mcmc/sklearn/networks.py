@@ -85,11 +85,15 @@ def forward(form: Architecture, layers: Layers, x: Tensor) -> tuple[Tensor, Trac
     >>> forward(form, form.layers(weights), torch.ones(1, 2, 3))[0].tolist()
     [[[7.0, 7.0]]]
     """
-    hidden = x.mT.expand(len(layers[0][0]), -1, -1)
+    hidden = x.mT
     bend = ACTIVATIONS[form.activation][0]
     trace: Trace = []
     for i, (weight, bias) in enumerate(layers):
-        z = torch.baddbmm(bias, weight, hidden, alpha=form.gain(i))
+        if len(hidden) == 1 < len(weight):  # rows that all networks share: one product, no copies
+            product = weight.reshape(-1, weight.shape[2]) @ hidden[0]
+            z = (form.gain(i) * product).view(len(weight), -1, product.shape[1]).add_(bias)
+        else:
+            z = torch.baddbmm(bias, weight, hidden, alpha=form.gain(i))
         if i == len(layers) - 1:
             return z, trace
         hidden = bend(z)
