@@ -89,7 +89,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
         n_samples: int = 8,
         n_steps: int | str = "auto",
         batch_size: int = 200,
-        lr: float = 0.3,
+        lr: float = 1.0,
         momentum: float = 0.98,
         guide_horizon: float = 50.0,
         temperature: float = 1.0,
