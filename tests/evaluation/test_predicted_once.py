@@ -1,5 +1,6 @@
 """A default `emcmc sample` makes each prediction once, for table, diagnosis and page."""
 
+import json
 from collections import Counter
 
 import torch
@@ -26,9 +27,11 @@ def test_each_sample_predicts_each_set_once(tmp_path, monkeypatch, capsys):
     assert (folder / "report.html").exists()
     assert (folder / "diagnostics.json").exists()
     assert "ood:shuffled" in capsys.readouterr().out
-    # 360 test rows and 360 with shuffled pixels, in batches of 256; 8 samples and the baseline.
-    assert len({sample for sample, _ in counted}) == 9
+    # 360 test rows and 360 with shuffled pixels, in batches of 256; the samples and the baseline.
+    samples = len(json.loads((folder / "samples" / "manifest.json").read_text())["samples"])
+    assert samples == 4  # two for each cycle: the recipe keeps θ
+    assert len({sample for sample, _ in counted}) == samples + 1
     assert len({inputs for _, inputs in counted}) == 4
-    assert len(counted) == 9 * 4
+    assert len(counted) == (samples + 1) * 4
     assert set(counted.values()) == {1}
     assert torch.is_grad_enabled()
