@@ -89,7 +89,7 @@ def test_the_variance_is_that_of_the_chains_gradients(tmp_path):
     assert len(samples) == 8
     estimate = _variance(found, samples)
     limit, source = found.record.config.sampler.clip_norm, found.problem.source
-    assert limit == 1.0
+    assert limit == 20.0
     model = found.problem.model
     each = []
     for index in samples:

@@ -107,7 +107,7 @@ class SamplerConfig:
     inner_lr: float | None = option(None, "learning rate of the inner chain of entropy-sg(l)d")
     inner_steps: int | None = option(None, "gradients per step of entropy-sgd and entropy-sgld")
     clip_norm: float | None = option(
-        None, "largest norm of the gradient; 1 for regression, .inf for none"
+        None, "largest norm of the gradient; 20 for regression, .inf for none"
     )
     fused: str = option("auto", "compiled step: auto, yes or no")
 

@@ -87,6 +87,8 @@ METHODS: dict[str, Method] = {
     "swa": _of_sgd({"cycles": 1, "burn_in": 0.5, "samples_per_cycle": 20}, averages=True),
 }
 
+CLIP = 20.0  # norm of a gradient, for regression; rarely met once lr has fallen
+REGRESSION_BURN_IN = 0.75  # low-noise tables go on improving until lr is small
 SLOW = 4.0  # times the lr with momentum 0.9, for rules without momentum
 _ALWAYS = ("clip_norm", "fused", "prior_scale", "bias_variance", "norm_variance")
 
@@ -110,6 +112,8 @@ def fill(
         _check_prior(given)
         del defaults["prior_variance"]
     schedule = {**method.schedule, **_of_recipe(config, method, recipe)}
+    if likelihood == "regression" and method.sampler.result == "samples" and not method.fixed:
+        schedule["burn_in"] = max(schedule["burn_in"], REGRESSION_BURN_IN)
     schedule |= _present(vars(config.schedule))
     always = _present({name: getattr(config.sampler, name) for name in _ALWAYS})
     filled = with_parts(config, sampler={**defaults, **given, **always}, schedule=schedule)
@@ -148,7 +152,7 @@ def _for_regression(method: Method, defaults: Mapping[str, Any]) -> dict[str, An
     Without them a warm restart meets gradients that are hundreds of times larger than at first.
     """
     rates = {k: v / 4 for k, v in defaults.items() if k in ("lr", "inner_lr") and v}
-    return rates if method.sampler.needs_closure else {**rates, "clip_norm": 1.0}
+    return rates if method.sampler.needs_closure else {**rates, "clip_norm": CLIP}
 
 
 def gradients_per_step(config: RunConfig) -> int:
