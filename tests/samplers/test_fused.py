@@ -183,6 +183,19 @@ def test_auto_never_compiles_small_models_or_short_runs(monkeypatch):
     assert float(small.detach().abs().sum()) > 0
 
 
+def test_the_step_at_which_auto_switches_is_a_function_of_the_size(monkeypatch):
+    monkeypatch.setattr(fused, "available", lambda device_type: True)
+    for size in (1, 2**16 - 1, 2**16, 269_322, 11_173_962, 10**9, 10**10):
+        first = fused.switch_step("auto", size)
+        for step in {0, 1, 10**9, first or 0, max(0, (first or 0) - 1)}:
+            pays = size >= 2**16 and size * step >= 10**9
+            assert fused.wanted("auto", size, step, "cpu") == pays
+            assert fused.wanted(True, size, step, "cpu")
+            assert not fused.wanted(False, size, step, "cpu")
+    sampler = SGLD([torch.nn.Parameter(torch.zeros(2**16))], lr=0.1, num_data=10)
+    assert sampler.compiled_from == fused.switch_step("auto", 2**16) == 15259
+
+
 def test_auto_compiles_where_it_pays(monkeypatch):
     used = []
     monkeypatch.setattr(fused, "run", lambda *args: used.append(args))

@@ -291,6 +291,7 @@ class Chain:
             **self._loss_sums(),
             "loss_count": self.loss_count,
             "averaged": self.averaged,
+            "compiled_from": self.sampler.compiled_from,
             "noisy": noisy,
             "clipped": clipped,
         }

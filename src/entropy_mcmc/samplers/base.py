@@ -293,6 +293,11 @@ class Sampler(WithVariables):
         layout.forget_gradients()
         self._publish(layout.low)
 
+    @property
+    def compiled_from(self) -> int | None:
+        """The step from which on steps are compiled, where there is a compiler; None for never."""
+        return compiled.switch_step(self.param_groups[0]["fused"], self._all().size)
+
     def _use_fused(self, group: Group, params: list[Tensor]) -> bool:
         if not group["fused"]:
             return False

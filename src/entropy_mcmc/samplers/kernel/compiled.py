@@ -40,11 +40,21 @@ WORTH_COMPILING = 10**9  # parameter-steps after which a compilation has paid fo
 Kernel = Callable[..., None]
 
 
+def switch_step(fused: bool | str, size: int) -> int | None:
+    """The first step that is compiled; None for none. A function of these two alone.
+
+    >>> switch_step("auto", 11_173_962), switch_step("auto", 1000), switch_step(True, 1000)
+    (90, None, 0)
+    """
+    if fused != "auto":
+        return 0 if fused else None
+    return None if size < SMALL_MODEL else -(-WORTH_COMPILING // size)
+
+
 def wanted(fused: bool | str, size: int, step: int, device_type: str) -> bool:
-    """Whether a step is compiled; for "auto", a function of the model's size and the step alone."""
-    if fused == "auto" and (size < SMALL_MODEL or size * step < WORTH_COMPILING):
-        return False
-    return bool(fused) and available(device_type)
+    """Whether a step is compiled: from `switch_step` on, where there is a compiler."""
+    first = switch_step(fused, size)
+    return first is not None and step >= first and available(device_type)
 
 
 @functools.cache
