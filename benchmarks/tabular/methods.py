@@ -1,7 +1,7 @@
 """Estimators of the benchmark, each with its defaults: name → maker(seed), and who may run where.
 
 Others than ours get what they need: one-hot categories, means and marks for missing values, and
-scaled columns.
+scaled columns; the targets of MLPRegressor are scaled, too.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ def ridge(seed: int) -> Any:
 def mlp(task: str) -> Maker:
     def make(seed: int) -> Any:
         from sklearn import neural_network as nn
+        from sklearn.compose import TransformedTargetRegressor
+        from sklearn.preprocessing import StandardScaler
 
-        kind = nn.MLPClassifier if task == "classification" else nn.MLPRegressor
-        return prepared(kind(random_state=seed))
+        if task == "classification":
+            return prepared(nn.MLPClassifier(random_state=seed))
+        regressor = prepared(nn.MLPRegressor(random_state=seed))
+        return TransformedTargetRegressor(regressor, transformer=StandardScaler())
 
     return make
 
