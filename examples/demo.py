@@ -1,10 +1,9 @@
-"""`make demo`: one network, a deep ensemble and Entropy-MCMC on digits with wrong labels.
+"""`make demo`: one network, an ensemble and Entropy-MCMC on digits with wrong labels.
 
 The digits are scikit-learn's. One label in five is drawn at random, in training and test data
 alike, as where people annotate in a hurry: a single network learns the wrong labels by heart, an
-average over networks does so less. Three methods get the same number of gradients, each with the
-defaults of `emcmc sample`, and three seeds. One experiment: table, picture and page show
-the same nine runs.
+average over networks does so less. Every method gets the same number of gradients, the defaults of
+`emcmc sample`, and three seeds. One experiment: table, picture and page show the same runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,13 @@ from entropy_mcmc.report.command import write_report
 WRONG = 0.2  # part of the labels that is drawn at random
 ROWS = 1000  # for training; the other 797 digits are for the test
 SCORES = {"accuracy": "accuracy ↑", "nll": "NLL ↓", "ece": "ECE ↓"}
-METHODS = {"sgd": "SGD, one network", "ensemble": "ensemble of 4", "emcmc": "Entropy-MCMC"}
+METHODS = {
+    "sgd": "SGD, one network",
+    "ensemble": "ensemble of 4",
+    "emcmc": "Entropy-MCMC, 1 chain",
+    "emcmc-4": "Entropy-MCMC, 4 chains",
+}
+OURS, SINGLE = "emcmc-4", "sgd"
 MARKS = ("<!-- demo: python examples/demo.py --readme README.md -->", "<!-- end of demo -->")
 Result = dict[str, Any]
 
@@ -52,11 +57,13 @@ def write_data(file: Path) -> None:
 
 
 def run(method: str, file: Path, folder: Path, epochs: int, seed: int) -> Result:
-    """Sample with the defaults; the four networks of the ensemble share the gradients."""
-    share = max(1, epochs // 4) if method == "ensemble" else epochs
-    posterior = sample(
-        "mlp", str(file), method=method, run_dir=folder, epochs=share, seed=seed, fused="no"
-    )
+    """Sample with the defaults; four networks or chains share the gradients."""
+    name, _, chains = method.partition("-")
+    shared: Result = {"epochs": epochs}
+    if chains or name == "ensemble":
+        shared = {"epochs": max(1, epochs // 4), "chains": 4}
+    options: Result = {"run_dir": folder, "seed": seed, "fused": "no", **shared}
+    posterior = sample("mlp", str(file), method=name, **options)
     test = data.load(str(file), split="test")
     probs = posterior.predict_proba(test.normalise(test.inputs))
     scores = metrics.summary(probs, test.targets)
@@ -72,18 +79,18 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def table(results: dict[str, list[Result]]) -> str:
-    """Scores of each method, then what Entropy-MCMC gains or loses, paired by seed."""
+    """Scores of each method, then what four chains gain or lose against each, paired by seed."""
     lines = [f"{'':30}{'networks':>9}" + "".join(f"{head:>20}" for head in SCORES.values())]
     for method, runs in results.items():
         cells = [mean_and_error([one[score] for one in runs]) for score in SCORES]
         shown = "".join(f"{f'{mean:.4f} ± {error:.4f}':>20}" for mean, error in cells)
         lines.append(f"{METHODS[method]:30}{runs[0]['networks']:>9}{shown}")
     lines.append("")
-    for rival in (method for method in results if method != "emcmc"):
-        pairs = list(zip(results["emcmc"], results[rival], strict=True))
+    for rival in (method for method in results if method != OURS):
+        pairs = list(zip(results[OURS], results[rival], strict=True))
         cells = [mean_and_error([ours[s] - theirs[s] for ours, theirs in pairs]) for s in SCORES]
         shown = "".join(f"{f'{mean:+.4f} ± {error:.4f}':>20}" for mean, error in cells)
-        lines.append(f"{f'Entropy-MCMC − {METHODS[rival]}':39}{shown}")
+        lines.append(f"{f'4 chains − {METHODS[rival]}':39}{shown}")
     return "\n".join(lines)
 
 
@@ -95,7 +102,7 @@ def markdown(results: dict[str, list[Result]], epochs: int) -> str:
             name, count, cells = line[:30].strip(), line[30:39].strip(), line[39:]
             name, count = (line[:39].strip(), "") if "−" in line else (name, count)
             rows.append(f"| {name} | {count} | {' | '.join(re.split(r' {2,}', cells.strip()))} |")
-    seeds = len(results["emcmc"])
+    seeds = len(results[OURS])
     note = f"{ROWS} training rows, {epochs} passes of gradients each, {seeds} seeds; ± is the"
     return "\n".join([*rows, "", f"{note} standard error over seeds, differences are paired."])
 
@@ -113,7 +120,7 @@ def draw(results: dict[str, list[Result]], file: Path, path: Path) -> None:
 
     test = data.load(str(file), split="test")
     labels = test.targets.numpy()
-    figure = Figure(figsize=(11, 7.4), layout="constrained")
+    figure = Figure(figsize=(12.5, 7.4), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.2, 1))
     top.suptitle("How often is a prediction right that is made with this confidence? (all seeds)")
     for axes, (method, runs) in zip(
@@ -123,9 +130,9 @@ def draw(results: dict[str, list[Result]], file: Path, path: Path) -> None:
         right = probs.argmax(1) == np.tile(labels, len(runs))
         _reliability(axes, probs.max(1), right)
         ece = mean_and_error([one["ece"] for one in runs])[0]
-        axes.set_title(f"{METHODS[method]}: calibration error {ece:.3f}", fontsize=10)
+        axes.set_title(f"{METHODS[method]}: ECE {ece:.3f}", fontsize=10)
     figure.axes[0].set_ylabel("part that is right")
-    one, many = results["sgd"][0]["probs"], results["emcmc"][0]["probs"]
+    one, many = results[SINGLE][0]["probs"], results[OURS][0]["probs"]
     with np.load(file) as arrays:
         clean = labels == arrays["true_test"]
     wrong = np.flatnonzero(clean & (one.argmax(1) != labels))
@@ -140,7 +147,9 @@ def draw(results: dict[str, list[Result]], file: Path, path: Path) -> None:
         grid[0, column].axis("off")
         bars = grid[1, column]
         bars.bar(np.arange(10) - 0.2, one[row], 0.4, color="#8a8a8a", label="SGD")
-        bars.bar(np.arange(10) + 0.2, many[row], 0.4, color="#3f8f5a", label="Entropy-MCMC")
+        bars.bar(
+            np.arange(10) + 0.2, many[row], 0.4, color="#3f8f5a", label="Entropy-MCMC, 4 chains"
+        )
         bars.set_ylim(0, 1)
         bars.set_xticks(range(10))
         bars.tick_params(labelsize=7)

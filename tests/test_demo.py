@@ -22,12 +22,15 @@ def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
     folder = tmp_path / "demo"
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{demo.MARKS[0]}\nold\n{demo.MARKS[1]}\nafter\n")
-    arguments = ["--epochs", "8", "--seeds", "2", "--folder", str(folder)]
+    arguments = ["--epochs", "12", "--seeds", "2", "--folder", str(folder)]
     results = demo.main([*arguments, "--readme", str(readme)])
     text = capsys.readouterr().out
-    assert set(results) == {"sgd", "ensemble", "emcmc"}
+    assert set(results) == {"sgd", "ensemble", "emcmc", "emcmc-4"}
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "report.html").read_text(encoding="utf-8")
+    heading = re.search(r"<h1.*?</h1>", page, re.DOTALL)[0]
+    assert "wrong-labels.npz" in heading
+    assert str(tmp_path) not in heading  # paths of this machine tell a reader nothing
     for method, runs in results.items():
         assert len(runs) == 2
         mean = np.mean([one["nll"] for one in runs])
@@ -35,7 +38,7 @@ def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
         assert f"{mean:.4f} ±" in page  # the page's own means over seeds are the table's
         for seed in range(2):
             assert f">{method}-{seed}<" in page
-    gaps = [a["nll"] - b["nll"] for a, b in zip(results["emcmc"], results["sgd"], strict=True)]
+    gaps = [a["nll"] - b["nll"] for a, b in zip(results["emcmc-4"], results["sgd"], strict=True)]
     error = abs(gaps[0] - gaps[1]) / 2  # the standard error of two values
     assert f"{np.mean(gaps):+.4f} ± {error:.4f}" in text
     assert str(folder / "report.html") in text
@@ -50,7 +53,7 @@ def test_table_picture_and_page_show_the_same_runs(demo, tmp_path, capsys):
 def test_the_readme_has_the_marks(demo):
     text = (ROOT / "README.md").read_text()
     assert all(text.count(mark) == 1 for mark in demo.MARKS)
-    assert "| Entropy-MCMC − SGD, one network |" in text
+    assert "| 4 chains − SGD, one network |" in text
 
 
 def test_a_fifth_of_the_labels_is_drawn_at_random(demo, tmp_path):

@@ -32,3 +32,12 @@ def short_name(name: str) -> str:
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
     stem = re.sub(r"\.(npz|csv|parquet)$", "", last, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]", "_", stem).strip(".") or "data"
+
+
+def shown_name(name: str) -> str:
+    """The name for a page: the last part of a path, which may be of another machine.
+
+    >>> shown_name("/tmp/tables/houses.csv"), shown_name("digits")
+    ('houses.csv', 'digits')
+    """
+    return re.split(r"[/\\]", name.rstrip("/\\"))[-1] if is_file_name(name) else name

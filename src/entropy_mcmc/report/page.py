@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from entropy_mcmc.file_names import shown_name
 from entropy_mcmc.report.compare import comparison
 from entropy_mcmc.report.html import Section, environment
 from entropy_mcmc.report.labels import GLOSSARY, METRICS, method_name
@@ -40,7 +41,9 @@ def page(runs: Sequence[RunData]) -> str:
         .render(
             title="Report: " + ", ".join(run.name for run in runs),
             methods=_listed(method_name(run.method) for run in runs),
-            data=" and ".join(dict.fromkeys(run.record.config.data.name for run in runs)),
+            data=" and ".join(
+                dict.fromkeys(shown_name(run.record.config.data.name) for run in runs)
+            ),
             panels=panels,
             glossary=_glossary(runs),
             folders=", ".join(run.name for run in runs),

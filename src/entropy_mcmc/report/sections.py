@@ -11,6 +11,7 @@ from markupsafe import Markup
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation import detection_scores
 from entropy_mcmc.evaluation.sets import SHUFFLED
+from entropy_mcmc.file_names import shown_name
 from entropy_mcmc.report.corruption_section import corruption_section
 from entropy_mcmc.report.diagnostics_section import diagnostics_section
 from entropy_mcmc.report.figures import ood, quality, regression
@@ -264,7 +265,7 @@ def images_section(run: RunData) -> Section | None:
     """Most uncertain and most confidently wrong test images."""
     if not isinstance(run.predicted, Classified) or run.predicted.rows.images is None:
         return None
-    probs, data = run.predicted.average(), run.record.config.data.name
+    probs, data = run.predicted.average(), shown_name(run.record.config.data.name)
     wrong = confidently_wrong(probs, run.predicted.targets)
     content: list[object] = [
         gallery(

@@ -8,12 +8,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from entropy_mcmc.file_names import shown_name
 from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.html import Section, Table, details, piece
 from entropy_mcmc.report.labels import SETTINGS, method_name
 from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.run.config import RunConfig, flatten, to_dict
 
+SHOWN = {"method": method_name, "data.name": shown_name}  # how some options are written
 HIDDEN = ("run_dir", "output.", "compute.timeout")
 
 
@@ -36,7 +38,7 @@ def setup_section(run: RunData) -> Section:
     """The tables of one run."""
     flat = flatten(to_dict(run.record.config))
     rows = [
-        (words, method_name(flat[name]) if name == "method" else written(flat[name]), meaning)
+        (words, SHOWN.get(name, written)(flat[name]), meaning)
         for name, words, meaning in SETTINGS
         if flat.get(name) is not None
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from entropy_mcmc.file_names import shown_name
 from entropy_mcmc.report.difference import ACCURACY, Difference
 from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.independent import effectively_different, in_words
@@ -59,7 +60,7 @@ def _sampled(run: RunData) -> str:
     rows = run.record.problem.get("rows", 0)
     networks = "one network was" if count == 1 else f"{count} networks ({kinds}) were"
     return (
-        f"{method_name(run.method)} on {config.data.name}: from {rows:,} training rows "
+        f"{method_name(run.method)} on {shown_name(config.data.name)}: from {rows:,} training rows "
         f"{networks} kept, each of {run.record.problem.get('parameters', 0):,} parameters, along "
         f"{many} of {run.record.cycles} cycle{'s' if run.record.cycles > 1 else ''}."
     )
