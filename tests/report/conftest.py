@@ -13,6 +13,7 @@ from PIL import Image
 from entropy_mcmc.cli import main
 
 SHORT = {
+    "roles": "both",  # pages show θ and its guide
     "schedule.cycles": 2,
     "schedule.burn_in": 0.5,
     "schedule.samples_per_cycle": 2,
