@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +15,7 @@ from entropy_mcmc.report.labels import SETTINGS, method_name
 from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.run.config import RunConfig, flatten, to_dict
 
-SHOWN = {"method": method_name, "data.name": shown_name}  # how some options are written
+SHOWN: dict[str, Callable[[Any], str]] = {"method": method_name, "data.name": shown_name}
 HIDDEN = ("run_dir", "output.", "compute.timeout")
 
 
