@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,39 +64,63 @@ def means(results: Results, measure: str) -> str:
 
 def rank_table(results: Results, measure: str, methods: Sequence[str]) -> str:
     """Markdown: mean rank and bootstrap interval, over the tasks that have all these methods."""
+    tasks, found = ranked(results, measure, methods)
+    rows = [[n, f"{m:.2f}", f"{low:.2f} to {high:.2f}"] for n, (m, low, high) in found.items()]
+    return markdown(["method", f"mean rank of {tasks} tasks", "95 %"], rows) if rows else ""
+
+
+def ranked(
+    results: Results, measure: str, methods: Sequence[str]
+) -> tuple[int, dict[str, tuple[float, float, float]]]:
+    """Number of tasks that have all these methods, and (mean rank, low, high), the best first."""
     tasks = [
         {name: float(np.mean(list(values(task[name], measure).values()))) for name in methods}
         for task in results.values()
         if all(values(task.get(name, {}), measure) for name in methods)
     ]
     if not tasks:
-        return ""
+        return 0, {}
     found = stats.mean_ranks(tasks, LOWER_IS_BETTER[measure.removesuffix("-scaled")])
-    ordered = sorted(found.items(), key=lambda item: item[1])
-    rows = [[n, f"{m:.2f}", f"{low:.2f} to {high:.2f}"] for n, (m, low, high) in ordered]
-    return markdown(["method", f"mean rank of {len(tasks)} tasks", "95 %"], rows)
+    return len(tasks), dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+class Judged(NamedTuple):
+    """Ours against one rival on one task, Holm's correction over all of a table."""
+
+    task: str
+    rival: str
+    difference: stats.Difference
+    p: float
+    verdict: str
+
+
+def judged(results: Results, ours: str, rivals: Sequence[str], measure: str) -> list[Judged]:
+    """Ours against every rival on every task, Holm over all of them."""
+    pairs = list(_pairs(results, ours, rivals, measure))
+    name = measure.removesuffix("-scaled")
+    margin, lower = stats.MARGINS.get(name, 0.0), LOWER_IS_BETTER[name]
+    adjusted = stats.holm([difference.p for _, _, difference in pairs]) if pairs else []
+    return [
+        Judged(task, rival, difference, float(p), stats.verdict(difference, p, margin, lower))
+        for (task, rival, difference), p in zip(pairs, adjusted, strict=True)
+    ]
 
 
 def verdicts(results: Results, ours: str, rivals: Sequence[str], measure: str) -> str:
     """Markdown: ours against every rival on every task, Holm over all of them."""
-    pairs = list(_pairs(results, ours, rivals, measure))
-    if not pairs:
-        return ""
-    name = measure.removesuffix("-scaled")
-    margin, lower = stats.MARGINS.get(name, 0.0), LOWER_IS_BETTER[name]
-    adjusted = stats.holm([difference.p for _, _, difference in pairs])
     rows = [
         [
-            task,
-            rival,
-            f"{difference.mean:+.4f}",
-            f"{difference.low:+.4f} to {difference.high:+.4f}",
-            f"{p:.3g}",
-            stats.verdict(difference, p, margin, lower),
+            one.task,
+            one.rival,
+            f"{one.difference.mean:+.4f}",
+            f"{one.difference.low:+.4f} to {one.difference.high:+.4f}",
+            f"{one.p:.3g}",
+            one.verdict,
         ]
-        for (task, rival, difference), p in zip(pairs, adjusted, strict=True)
+        for one in judged(results, ours, rivals, measure)
     ]
-    return markdown(["task", "rival", f"{measure}, ours − theirs", "95 %", "Holm p", ours], rows)
+    head = ["task", "rival", f"{measure}, ours − theirs", "95 %", "Holm p", ours]
+    return markdown(head, rows) if rows else ""
 
 
 def _pairs(
