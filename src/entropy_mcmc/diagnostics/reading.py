@@ -26,6 +26,8 @@ class Reading:
             the correlation of two readings.
         rule: guide_update, "mixed" if the groups differ.
         replicas: Number y of networks that share the guide; the gap is that of their mean.
+        lag: Share of the variance that may still be missing in stiff directions. There the loss
+            holds θ, θ_a alone moves, and the gap relaxes half as fast as `expected` supposes.
     """
 
     step: int
@@ -39,6 +41,7 @@ class Reading:
     rule: str
     per_independent: float = 0.0
     replicas: int = 1
+    lag: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -85,7 +88,15 @@ def pooled(parts: list[Reading]) -> Reading:
     squares = sum(part.size * part.expected**2 for part in parts)
     effective = round((size * mean("expected")) ** 2 / squares)
 
-    names = ("observed", "expected", "per_variance", "per_independent", "temperature", "alpha")
+    names = (
+        "observed",
+        "expected",
+        "per_variance",
+        "per_independent",
+        "temperature",
+        "alpha",
+        "lag",
+    )
     rules = {part.rule for part in parts}
     return Reading(
         step=parts[0].step,

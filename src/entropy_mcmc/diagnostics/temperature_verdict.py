@@ -94,7 +94,7 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
             lr are used where there are some.
     """
     ratio, error = average(readings)
-    T = readings[-1].temperature
+    T, lag = readings[-1].temperature, sum(r.lag for r in readings) / len(readings)
     if readings[-1].rule in DRAWN:
         heat = None if variance is None else _kick_heat(readings, _estimate(variance))
         verdict = _draw_only(ratio, error, T, readings[-1].rule)
@@ -103,7 +103,7 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
         try:
             injected, V = separate(readings)
         except StateError:
-            return _sum_only(ratio, error, T)
+            return _sum_only(ratio, error, T, lag)
     else:
         V = _estimate(variance)
         injected = _subtract(readings, V, error * max(ratio, 1.0))
@@ -113,7 +113,7 @@ def judge(readings: Sequence[Reading], variance: Estimate | float | None = None)
     kicks = sum((r.per_independent or r.per_variance) / r.expected for r in readings)
     y = readings[-1].replicas
     stiff = _kick_heat(readings, V) if exact else _scaled(V, (1 + y) * T * kicks / len(readings))
-    return _judge_parts(injected, minibatch, (_scaled(minibatch, y), stiff), T)
+    return _judge_parts(injected, minibatch, (_scaled(minibatch, y), stiff), T, lag)
 
 
 def _estimate(value: Estimate | float) -> Estimate:
@@ -171,9 +171,10 @@ def _subtract(readings: Sequence[Reading], V: Estimate, error: float) -> Estimat
 
 
 def _judge_parts(
-    injected: Estimate, minibatch: Estimate, heat: tuple[Estimate, Estimate], T: float
+    injected: Estimate, minibatch: Estimate, heat: tuple[Estimate, Estimate], T: float, lag: float
 ) -> Verdict:
     away = (injected.value - T) / injected.error
+    late = lag * T / injected.error  # what stiff directions may still lack
     parts = (
         f"injected {injected} against T = {T:.4g}; mini-batches heat θ by {heat[0]} in directions "
         f"flatter than 1/η and by {heat[1]} in stiffer ones"
@@ -183,7 +184,7 @@ def _judge_parts(
             "hot",
             f"the coupling is hotter than T, and mini-batches do not explain it: {parts}",
         )
-    elif away < -THRESHOLD:
+    elif away + late < -THRESHOLD:
         kind, text = "cold", f"the injected noise is colder than T: {parts}"
     elif minibatch.value > THRESHOLD * max(minibatch.error, injected.error):
         kind, text = (
@@ -195,7 +196,7 @@ def _judge_parts(
     return Verdict(kind, injected, minibatch, text, heat)
 
 
-def _sum_only(ratio: float, error: float, T: float) -> Verdict:
+def _sum_only(ratio: float, error: float, T: float, lag: float) -> Verdict:
     shown = Estimate(T * ratio, T * error)
     if ratio - 1 > THRESHOLD * error:
         text = (
@@ -203,7 +204,7 @@ def _sum_only(ratio: float, error: float, T: float) -> Verdict:
             f"so that injected and mini-batch heat cannot be told apart"
         )
         return Verdict("hot", None, None, text)
-    if ratio - 1 < -THRESHOLD * error:
+    if ratio + lag - 1 < -THRESHOLD * error:
         return Verdict("cold", None, None, f"the coupling is colder than T = {T:.4g}: {shown}")
     text = f"the injected noise is right: {shown} against T = {T:.4g}, no mini-batch heat seen"
     return Verdict("right", None, None, text)

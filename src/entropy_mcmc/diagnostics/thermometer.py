@@ -16,6 +16,7 @@ import torch
 
 from entropy_mcmc import units
 from entropy_mcmc.diagnostics.expected_reading import (
+    DRAWN,
     Move,
     Spread,
     curvature_factor,
@@ -228,6 +229,7 @@ class Thermometer:
             clock=track.clock,
             rule=group["guide_update"],
             replicas=y,
+            lag=0.0 if group["guide_update"] in DRAWN else math.exp(-track.relaxed),
         )
 
     def _too_early(self) -> str:
