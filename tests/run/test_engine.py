@@ -345,3 +345,17 @@ def test_table_hides_single_corruptions():
     assert len(lines) == 3
     assert lines[0].split() == ["set", "method", "accuracy", "nll"]
     assert lines[2].split() == ["corrupted:mean:3", "emcmc", "0.3000"]
+
+
+def test_a_run_of_an_earlier_version_goes_on_as_it_was(tmp_path):
+    """Its config has no `schedule.coupled`: θ and θ_a were coupled from the first step."""
+    config = tiny_config(tmp_path / "run", "emcmc", epochs=20, coupled="always")
+    run(config)
+    file = tmp_path / "run" / "config.yaml"
+    content = yaml.safe_load(file.read_text())
+    assert content["schedule"].pop("coupled") == "always"
+    file.write_text(yaml.safe_dump(content))
+    again = run(config)
+    assert again.record.config.schedule.coupled == "always"
+    with pytest.raises(ConfigError, match=r"schedule\.coupled: 'always' → 'noisy'"):
+        run(tiny_config(tmp_path / "run", "emcmc", epochs=20))

@@ -34,6 +34,15 @@ def read_config(path: Path) -> dict[str, Any]:
         raise DamagedFileError(f"{path} is no config ({_first_line(error)})") from error
     if not isinstance(content, dict):
         raise DamagedFileError(f"{path} is no config (it must be a table of options)")
+    return _in_todays_words(content)
+
+
+def _in_todays_words(content: dict[str, Any]) -> dict[str, Any]:
+    """A run of an earlier version with the options that it did not have, as it meant them."""
+    schedule = content.get("schedule")
+    guided = content.get("method") == "emcmc" and isinstance(schedule, dict)
+    if "record" in content and guided and "coupled" not in schedule:
+        return {**content, "schedule": {**schedule, "coupled": "always"}}
     return content
 
 
