@@ -165,6 +165,6 @@ def test_a_run_ends_at_the_narrow_eta_and_its_plan_is_a_function_of_the_step(tmp
 def test_a_run_refuses_a_value_that_its_own_schedule_makes_unstable(tmp_path):
     """With kind=constant lr does not fall: η = 1.4e-3 < lr/N = 0.1/64."""
     config = run_config(tmp_path / "run", eta_end=1.4e-3, kind="constant", burn_in=0.9)
-    config = with_parts(config, schedule={"samples_per_cycle": 1})
+    config = with_parts(config, schedule={"samples_per_cycle": 1}, sampler={"momentum": 0.0})
     with pytest.raises(ConfigError, match="eta must be greater than"):
         run(config)

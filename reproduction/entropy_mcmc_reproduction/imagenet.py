@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from entropy_mcmc import metrics
-from entropy_mcmc.run.config import from_dict, with_parts
+from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.load import load_run
 from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction.cifar import ANALYSED
 from entropy_mcmc_reproduction.items import Item, Outcome, Results
 from entropy_mcmc_reproduction.jobs import Job, Place
-from entropy_mcmc_reproduction.methods import ENTRIES
+from entropy_mcmc_reproduction.methods import ENTRIES, run_config
 from entropy_mcmc_reproduction.text import compared, number
 
 # The authors' code: momentum 0.9 for EMCMC, and none for its SGLD; here both have it.
@@ -74,7 +74,7 @@ def train(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Sample, then top-1, top-5 and NLL on the validation pictures."""
     data = _tiny(place.work) if settings["tiny"] else place.data
     folder = place.folder(settings["name"])
-    config = replace(from_dict(settings["config"]), run_dir=str(folder))
+    config = replace(run_config(settings["config"]), run_dir=str(folder))
     config = with_parts(
         config, data={"folder": data}, output={"progress": False, "baseline": "none"}
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from entropy_mcmc import units
+from entropy_mcmc.run.config import RunConfig, from_dict, with_parts
 from entropy_mcmc.run.methods import METHODS
 from entropy_mcmc_reproduction.jobs import Job
 from entropy_mcmc_reproduction.pictures import IMAGES, NETWORK
@@ -146,6 +147,22 @@ def config(
         "schedule": _schedule(entry, chosen, epochs // chains, rows),
         "compute": {"threads": chosen.threads},
     }
+
+
+def run_config(content: Mapping[str, Any]) -> RunConfig:
+    """The run of a job's config, with what the paper says where the library's recipe says else.
+
+    EMCMC: θ and its guide are kept, coupled from the first step on, without momentum.
+    """
+    config = from_dict(content)
+    if config.method != "emcmc":
+        return config
+    given = config.sampler.momentum
+    return with_parts(
+        replace(config, roles=config.roles or "both"),
+        sampler={"momentum": 0.0 if given is None else given},
+        schedule={"coupled": config.schedule.coupled or "always"},
+    )
 
 
 def _warm(chosen: Scale, part: float) -> int:

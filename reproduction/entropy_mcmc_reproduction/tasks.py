@@ -9,7 +9,7 @@ from typing import Any
 
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run.config import from_dict, with_parts
+from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.load import load_run
@@ -17,6 +17,7 @@ from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction import measure
 from entropy_mcmc_reproduction.jobs import Place, diverged, result_of
+from entropy_mcmc_reproduction.methods import run_config
 from entropy_mcmc_reproduction.pictures import TRUST
 
 
@@ -28,7 +29,7 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     known; a start for others must stay).
     """
     folder = place.folder(settings["name"])
-    config = replace(from_dict(settings["config"]), run_dir=str(folder))
+    config = replace(run_config(settings["config"]), run_dir=str(folder))
     options = dict(config.model.options)
     if settings.get("start"):
         options["start"] = str(_start(settings["start"], place))

@@ -56,7 +56,7 @@ def measured_flatness(folder):
 def with_baseline(folder, run, other):
     """A copy of a run with the baseline of another."""
     shutil.copytree(run, folder)
-    shutil.rmtree(folder / "baseline")
+    shutil.rmtree(folder / "baseline", ignore_errors=True)
     shutil.copytree(other / "baseline", folder / "baseline")
     return folder
 
@@ -73,8 +73,9 @@ def add_thermometer(folder):
 def runs(tmp_path_factory):
     """Folders by name.
 
-    emcmc (everything), sgld, regression, classes (a table), without_test; brief, of 40 steps; good
-    and worse, whose baselines are those of brief and of emcmc.
+    emcmc (everything), sgld, regression, classes (a table), without_test; brief, of 40 steps;
+    several, of four chains; good and worse, which are several and brief with the baselines of
+    brief and of emcmc.
     """
     base = tmp_path_factory.mktemp("runs")
     before = Path.cwd()
@@ -94,7 +95,10 @@ def runs(tmp_path_factory):
         made["brief"] = sampled(
             base / "brief", **{"schedule.epochs": 4, "data.options": "{limit: 640}"}
         )
-        for name, run, other in (("good", "emcmc", "brief"), ("worse", "brief", "emcmc")):
+        # Four chains, whose average is clearly better than the best of them.
+        several = {"chains": "4", "schedule.epochs": 6, "output.baseline": "none"}
+        made["several"] = sampled(base / "several", **several)
+        for name, run, other in (("good", "several", "brief"), ("worse", "brief", "emcmc")):
             made[name] = with_baseline(base / name, made[run], made[other])
         (made["good"] / "diagnostics.json").unlink()  # which has a warning for runs this short
         for name in ("regression", "classes", "without_test"):

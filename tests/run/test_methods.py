@@ -38,6 +38,19 @@ def test_a_prior_variance_reaches_the_sampler(method):
 
 
 @every
+def test_a_short_cycle_keeps_as_many_samples_as_it_has_room_for(method):
+    schedule = {"epochs": 10, "cycles": 2, "burn_in": 0.5}
+    config = from_dict({"method": method, "schedule": schedule})
+    filled = fill(config, epoch_steps=2)
+    length = 10 * 2 // (gradients_per_step(filled) * 2)
+    room = length - math.ceil(0.5 * length)
+    wanted = METHOD_TABLE[method].schedule["samples_per_cycle"]
+    assert filled.schedule.samples_per_cycle == max(1, min(wanted, room))
+    given = fill(from_dict({"method": method, "schedule": {"samples_per_cycle": 9}}), epoch_steps=2)
+    assert given.schedule.samples_per_cycle == 9
+
+
+@every
 def test_priors_by_kind_of_parameter_reach_the_sampler(method):
     """λN of weights by fan-in, of biases, and none of batch norm."""
     net = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2))

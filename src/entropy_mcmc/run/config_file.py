@@ -40,8 +40,9 @@ def read_config(path: Path) -> dict[str, Any]:
 def _in_todays_words(content: dict[str, Any]) -> dict[str, Any]:
     """A run of an earlier version with the options that it did not have, as it meant them."""
     schedule = content.get("schedule")
-    guided = content.get("method") == "emcmc" and isinstance(schedule, dict)
-    if "record" in content and guided and "coupled" not in schedule:
+    if "record" not in content or content.get("method") != "emcmc":
+        return content
+    if isinstance(schedule, dict) and "coupled" not in schedule:
         return {**content, "schedule": {**schedule, "coupled": "always"}}
     return content
 

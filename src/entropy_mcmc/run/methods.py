@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -94,11 +95,15 @@ _ALWAYS = ("clip_norm", "fused", "prior_scale", "bias_variance", "norm_variance"
 
 
 def fill(
-    config: RunConfig, likelihood: str = "classification", recipe: Recipe | None = None
+    config: RunConfig,
+    likelihood: str = "classification",
+    recipe: Recipe | None = None,
+    epoch_steps: int | None = None,
 ) -> RunConfig:
     """Put defaults where the config has no values; refuse options that the method does not have.
 
-    Defaults are those of the recipe for the network and its data, then those of the method.
+    Defaults are those of the recipe for the network and its data, then those of the method; short
+    cycles, with an epoch of `epoch_steps` gradients, keep fewer samples by default.
     """
     method = METHODS[config.method]
     given = {k: v for k, v in _present(vars(config.sampler)).items() if k not in _ALWAYS}
@@ -111,22 +116,42 @@ def fill(
     if "weight_decay" in given:
         _check_prior(given)
         del defaults["prior_variance"]
-    schedule = {**method.schedule, **_of_recipe(config, method, recipe)}
-    if likelihood == "regression" and method.sampler.result == "samples" and not method.fixed:
-        schedule["burn_in"] = max(schedule["burn_in"], REGRESSION_BURN_IN)
-    schedule |= _present(vars(config.schedule))
+    schedule = _schedule(config, likelihood, recipe)
     always = _present({name: getattr(config.sampler, name) for name in _ALWAYS})
     filled = with_parts(config, sampler={**defaults, **given, **always}, schedule=schedule)
     filled = replace(filled, roles=config.roles or (recipe.roles if recipe else "theta"))
+    if config.schedule.samples_per_cycle is None and epoch_steps is not None:
+        filled = _with_room(filled, epoch_steps)
     _check_clip(filled)
     _check_replicas(filled)
     return filled
 
 
-def _of_recipe(config: RunConfig, method: Method, recipe: Recipe | None) -> dict[str, Any]:
+def _schedule(config: RunConfig, likelihood: str, recipe: Recipe | None) -> dict[str, Any]:
+    """The schedule of a run: what is given, else the recipe's, else the method's."""
+    method = METHODS[config.method]
+    schedule = dict(method.schedule)
+    if method.sampler.result == "samples" and not method.fixed:
+        schedule |= _of_recipe(config, method, recipe) if recipe else {}
+        if likelihood == "regression":
+            schedule["burn_in"] = max(schedule["burn_in"], REGRESSION_BURN_IN)
+    return {**schedule, **_present(vars(config.schedule))}
+
+
+def _with_room(config: RunConfig, epoch_steps: int) -> RunConfig:
+    """The config with no more samples than its cycles have noisy steps, but one."""
+    part = config.schedule
+    assert part.cycles is not None
+    assert part.burn_in is not None
+    assert part.samples_per_cycle is not None
+    length = part.epochs * epoch_steps // (gradients_per_step(config) * part.cycles)
+    room = length - math.ceil(part.burn_in * length)
+    kept = max(1, min(part.samples_per_cycle, room))
+    return with_parts(config, schedule={"samples_per_cycle": kept})
+
+
+def _of_recipe(config: RunConfig, method: Method, recipe: Recipe) -> dict[str, Any]:
     """The recipe's schedule for a method that samples in cycles."""
-    if recipe is None or method.sampler.result != "samples" or method.fixed:
-        return {}
     options = recipe.schedule_options()
     names = ["cycles", "burn_in", "samples_per_cycle"]
     # Replicas would part without a guide, and scoping is a coupling during burn-in.

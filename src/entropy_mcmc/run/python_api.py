@@ -63,7 +63,7 @@ def sample(
     >>> import torch
     >>> x = torch.linspace(-1, 1, 40)[:, None]
     >>> network = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> posterior = sample(network, (x, x[:, 0] ** 2), epochs=40, batch_size=20, cycles=2)
+    >>> posterior = sample(network, (x, x[:, 0] ** 2), epochs=40, batch_size=20)
     >>> len(posterior), posterior.predict(x).shape
     (8, torch.Size([40]))
     """

@@ -101,7 +101,7 @@ def run(
     fabric = make_fabric(config)
     problem = _problem_of(like, config) or build_problem(config, model, data, loss)
     given, recipe = config, recipe_of(config, problem)
-    config = fill(config, problem.likelihood, recipe)
+    config = fill(config, problem.likelihood, recipe, problem.source.steps)
     with loss_explained(fabric), _locked(fabric, folder):
         own = own_fabric(fabric, config)
         # Processes that share replicas act together; those with chains of their own do not.

@@ -114,7 +114,8 @@ def prepare(
 
 def resolved(config: RunConfig, problem: Problem) -> tuple[RunConfig, int]:
     """The config with all values that the recipe chooses, and the steps of a cycle."""
-    return resolve(fill(config, problem.likelihood, recipe_of(config, problem)), problem, 1)
+    recipe = recipe_of(config, problem)
+    return resolve(fill(config, problem.likelihood, recipe, problem.source.steps), problem, 1)
 
 
 def start_values(config: RunConfig, num_data: int, length: int) -> dict[str, float]:

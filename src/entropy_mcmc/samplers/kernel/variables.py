@@ -38,6 +38,8 @@ class WithVariables(Optimizer):
         """The columns of `update.variables`: θ, then what is kept beside each parameter."""
         low = torch.bfloat16 in [p.dtype for p in params]
         columns = [[self._theta(p) for p in params] if low else params]
+        if not update.starts:
+            return columns  # and no empty entries in `state`
         states = [self.state[p] for p in params]
         for name, start in update.starts.items():
             if not all([name in state for state in states]):
