@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from entropy_mcmc import EntropyMCMC, Posterior, metrics, schedules
+from entropy_mcmc import EntropyMCMC, Posterior, metrics, recipes, schedules
 
 
 def load(rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -43,20 +43,13 @@ def train(x: Tensor, y: Tensor, epochs: int, folder: str) -> Posterior:
     torch.manual_seed(0)
     model = network()
     loader = DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True)
-    steps = epochs * len(loader)
-    lr = 0.5
+    recipe = recipes.from_scratch(model, len(x), 64, epochs, steps_per_pass=len(loader))  # (+)
     sampler = EntropyMCMC(  # (+) instead of torch.optim.SGD
-        model.parameters(),
-        lr=lr,
-        num_data=len(x),
-        eta=10 * lr / len(x),  # the guide averages over about 10 steps
-        temperature=0.01,
-        weight_decay=5e-4,
-        seed=0,
+        model.parameters(), **recipe.sampler_options(), seed=0
     )
-    cycle = schedules.Cyclical(sampler, total_steps=steps, cycles=4)  # (+)
-    posterior = Posterior.create(folder, model)  # (+)
-    print(sampler.explain())
+    cycle = schedules.Cyclical(sampler, **recipe.schedule_options())  # (+)
+    posterior = Posterior.create(folder, model, roles=recipe.roles)  # (+)
+    print(recipe)
     for _ in range(epochs):
         for inputs, targets in loader:
             loss = F.cross_entropy(model(inputs), targets)

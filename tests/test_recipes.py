@@ -50,6 +50,21 @@ def test_chains_share_the_budget(chains):
     assert chains * (made.steps + 1) * 50 > 40 * 1000
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)
+def test_the_steps_of_a_loader_leave_n_alone(recipe, drop_last):
+    """1437 rows in batches of 64: 22 or 23 steps a pass; neither N/64 nor the prior follow."""
+    rows = torch.utils.data.TensorDataset(torch.zeros(1437, 1))
+    loader = torch.utils.data.DataLoader(rows, batch_size=64, drop_last=drop_last)
+    made = recipe(network(), 1437, 64, passes=20, steps_per_pass=len(loader))
+    assert len(loader) == (22 if drop_last else 23)
+    assert made.steps == 20 * len(loader) // made.chains
+    assert (made.num_data, made.sampler_options()["num_data"]) == (1437, 1437)
+    assert made.weight_decay == recipe(network(), 1437, 64, passes=20).weight_decay
+    with pytest.raises(ConfigError, match="steps_per_pass"):
+        recipe(network(), 1437, 64, passes=20, steps_per_pass=0)
+
+
 def test_the_prior_does_not_depend_on_n():
     small, large = (from_scratch(network(), n, 50, passes=40) for n in (1000, 50_000))
     assert small.prior_variance == large.prior_variance

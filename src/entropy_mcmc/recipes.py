@@ -163,10 +163,8 @@ class Recipe:
         return replace(self, **values, reasons={**self.reasons, **given})
 
     def __str__(self) -> str:
-        head = (
-            f'recipe "{self.name}": EMCMC, {self.passes:g} passes over {self.num_data} examples, '
-            f"gradients of {self.batch_size}"
-        )
+        budget = f"{self.passes:g} passes over {self.num_data} examples"
+        head = f'recipe "{self.name}": EMCMC, {budget}, gradients of {self.batch_size}'
         rows = [
             f"{name:<16}{_shown(getattr(self, name)):<12}{self.reasons.get(name, '')}".rstrip()
             for name in SHOWN
@@ -189,6 +187,7 @@ def from_scratch(
     *,
     chains: int = 1,
     unit: float = 1.0,
+    steps_per_pass: int | None = None,
 ) -> Recipe:
     """Settings for an untrained network: SGD for half of a cosine, then coupling and noise.
 
@@ -199,14 +198,15 @@ def from_scratch(
         passes: Gradient budget over all chains, in passes over the data.
         chains: Independent chains that share the budget.
         unit: 1 for a likelihood; the noise variance for half the squared error.
+        steps_per_pass: `len(loader)`, if the loop is yours; N over the batch size by default.
     """
-    steps = steps_of(num_data, batch_size, passes, chains)
-    lr, momentum = SGD_LR, MOMENTUM
+    steps = steps_of(num_data, batch_size, passes, chains, steps_per_pass)
     variance, reason = prior(model, num_data, unit)
     burn_in = 0.5 if passes / chains > SHORT else 0.75
-    averaged = auto_horizon(steps, burn_in, momentum)
+    averaged = auto_horizon(steps, burn_in, MOMENTUM)
     samples = min(8 if chains == 1 else 4, steps - math.ceil(burn_in * steps))
     one = "one long chain; several give more where a part of the budget fits"
+    late = f"noise in the last quarter: {SHORT} passes or fewer are short"
     reasons = {
         "lr": "that of SGD with momentum, for the mean loss",
         "momentum": "without it the chain learns at a tenth of the speed",
@@ -215,11 +215,7 @@ def from_scratch(
         "eta": _horizon_reason(averaged, steps),
         "steps": f"{passes / chains:g} passes, one cosine for each chain",
         "chains": one if chains == 1 else "independent networks: best for OOD",
-        "burn_in": (
-            "noise in the second half, while lr still moves θ"
-            if passes / chains > SHORT
-            else f"noise in the last quarter: {SHORT} passes or fewer are short"
-        ),
+        "burn_in": late if burn_in > 0.5 else "noise in the second half, while lr still moves θ",
         "coupled": "burn-in is plain SGD at its full speed; θ_a starts as θ after it",
         "samples": "evenly spaced over the noisy part; one forward pass each",
         "roles": "the guide carries √(ηT) of noise: θ predicts better",
@@ -229,11 +225,11 @@ def from_scratch(
         num_data,
         batch_size,
         passes,
-        lr=lr,
-        momentum=momentum,
+        lr=SGD_LR,
+        momentum=MOMENTUM,
         prior_variance=variance,
         temperature=TEMPERATURE,
-        eta=eta_of_horizon(averaged, lr, num_data),
+        eta=eta_of_horizon(averaged, SGD_LR, num_data),
         steps=steps,
         chains=chains,
         burn_in=burn_in,
@@ -251,12 +247,14 @@ def short_chains(
     *,
     chains: int | None = None,
     unit: float = 1.0,
+    steps_per_pass: int | None = None,
 ) -> Recipe:
     """Settings for independent chains that share the budget: four, or fewer if it is short."""
     if chains is None:
-        longest = int(passes * num_data // batch_size)
+        longest = steps_of(num_data, batch_size, passes, 1, steps_per_pass)
         chains = max(1, min(4, longest // LEAST_STEPS))
-    return from_scratch(model, num_data, batch_size, passes, chains=chains, unit=unit)
+    own: Any = {"chains": chains, "unit": unit, "steps_per_pass": steps_per_pass}
+    return from_scratch(model, num_data, batch_size, passes, **own)
 
 
 def from_trained(
@@ -267,9 +265,11 @@ def from_trained(
     *,
     chains: int = 1,
     unit: float = 1.0,
+    steps_per_pass: int | None = None,
 ) -> Recipe:
     """Settings for a network trained by SGD, Adam or AdamW: it stays in its basin, and moves."""
-    base = from_scratch(model, num_data, batch_size, passes, chains=chains, unit=unit)
+    own: Any = {"chains": chains, "unit": unit, "steps_per_pass": steps_per_pass}
+    base = from_scratch(model, num_data, batch_size, passes, **own)
     lr, burn_in = TUNED_LR, 0.75
     averaged = auto_horizon(base.steps, burn_in, base.momentum)
     reasons = {
@@ -297,13 +297,14 @@ def adapters(
     *,
     chains: int = 1,
     unit: float = 1.0,
+    steps_per_pass: int | None = None,
 ) -> Recipe:
     """Settings for adapters (LoRA) on a frozen network; pass the module of trainable parameters.
 
-    Not measured in the tournament: the settings of a trained network, with a prior of variance 1
-    or less, since an adapter starts at 0 and its matrices are thin.
+    Not in the tournament: those of a trained network, with a prior variance of at most 1.
     """
-    base = from_trained(model, num_data, batch_size, passes, chains=chains, unit=unit)
+    own: Any = {"chains": chains, "unit": unit, "steps_per_pass": steps_per_pass}
+    base = from_trained(model, num_data, batch_size, passes, **own)
     variance = min(1.0, base.prior_variance)
     decay = weight_decay(variance, num_data) * unit
     reasons = {
@@ -318,18 +319,18 @@ def prior(model: Model, num_data: int, unit: float = 1.0) -> tuple[float, str]:
     fan_in = mean_fan_in(model) or FAN_IN_VARIANCE
     variance = float(f"{FAN_IN_VARIANCE / fan_in:.3g}")
     decay = weight_decay(variance, num_data) * unit
-    return variance, (
-        f"{FAN_IN_VARIANCE:g} over the mean fan-in of {fan_in:.3g}, whatever N; "
-        f"weight decay {decay:.2g}"
-    )
+    rule = f"{FAN_IN_VARIANCE:g} over the mean fan-in of {fan_in:.3g}, whatever N"
+    return variance, f"{rule}; weight decay {decay:.2g}"
 
 
-def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
+def steps_of(
+    num_data: int, batch_size: int, passes: float, chains: int, steps_per_pass: int | None = None
+) -> int:
     """Steps of each chain that the budget pays for."""
-    check_count("num_data", num_data)
-    check_count("batch_size", batch_size)
-    check_positive("passes", passes)
-    steps = int(passes * num_data // (batch_size * check_count("chains", chains)))
+    rows, batch = check_count("num_data", num_data), check_count("batch_size", batch_size)
+    if steps_per_pass is not None:
+        rows = batch * check_count("steps_per_pass", steps_per_pass)
+    steps = int(check_positive("passes", passes) * rows // (batch * check_count("chains", chains)))
     if steps < 2:
         raise ConfigError(
             f"passes={passes:g} over num_data={num_data} pay for {steps} steps of batch_size="
@@ -339,9 +340,8 @@ def steps_of(num_data: int, batch_size: int, passes: float, chains: int) -> int:
 
 
 def _horizon_reason(averaged: float, steps: int) -> str:
-    return (
-        f"the guide averages θ over ηN/lr = {averaged:.3g} steps, {averaged / steps:.0%} of a chain"
-    )
+    share = f"{averaged / steps:.0%} of a chain"
+    return f"the guide averages θ over ηN/lr = {averaged:.3g} steps, {share}"
 
 
 def _shown(value: object) -> str:

@@ -37,8 +37,8 @@ def test_plain_loop(capsys):
     found = example("plain_loop").main(["--rows", "300", "--epochs", "16"])
     assert found["accuracy"] > 0.8
     text = capsys.readouterr().out
-    assert "16 samples" in text  # 4 cycles, 2 samples each, θ and its guide
-    assert "guide averages over, steps        10" in text
+    assert "8 samples" in text
+    assert 'recipe "from scratch": EMCMC, 16 passes over 300 examples' in text
 
 
 # Lightning's own warnings: its pytree module uses a class that torch has deprecated, and it wants
