@@ -18,7 +18,9 @@ from entropy_mcmc.diagnostics import (
     pair_temperature,
     read_pair_temperature,
 )
-from entropy_mcmc.diagnostics.pair_temperature import choose_samples
+from entropy_mcmc.diagnostics.gradient_noise import Estimate
+from entropy_mcmc.diagnostics.pair_temperature import PairTemperature, choose_samples
+from entropy_mcmc.diagnostics.verdicts import on_theta
 from entropy_mcmc.errors import ConfigError, StateError
 
 SIZE, CURVATURE = 4000, 1.0
@@ -88,6 +90,34 @@ def test_close_draws_read_one_minus_their_correlation():
     alone = pair_temperature(draws[::3], draws[::3], cycles[::3])
     assert not alone.within
     assert alone.verdict(1.0) == "right"
+
+
+def test_a_reading_decided_below_t_is_not_called_right():
+    """0.0056 ± 0.0023 at T = 0.02, as a run of digits had it: six errors away."""
+    low = PairTemperature(Estimate(0.0056, 0.0023), 7, 8, 16, True)
+    (said,) = on_theta(low, 0.02)
+    assert low.verdict(0.02) == "close"
+    assert said.severity == "note"
+    assert "28% of the spread" in said.text
+    agrees = PairTemperature(Estimate(0.018, 0.0023), 7, 8, 16, True)
+    (said,) = on_theta(agrees, 0.02)
+    assert (said.severity, "agrees with T" in said.text) == ("ok", True)
+    vague = PairTemperature(Estimate(0.018, 0.01), 7, 8, 16, True)
+    (said,) = on_theta(vague, 0.02)
+    assert (said.severity, "too uncertain" in said.text) == ("note", True)
+
+
+def test_half_correlated_draws_are_told_and_independent_ones_are_not():
+    """Rate 1 % of "close" for independent draws: more than 6 of 200 once in 200 tries."""
+    g = torch.Generator().manual_seed(0)
+    kinds = {0.0: Counter(), 0.5: Counter()}
+    for _ in range(200):
+        for correlation, counted in kinds.items():
+            common = correlation**0.5 * torch.randn(1, 1000, generator=g)
+            draws = common + (1 - correlation) ** 0.5 * torch.randn(8, 1000, generator=g)
+            counted[pair_temperature(draws, draws, [0] * 8).verdict(1.0)] += 1
+    assert kinds[0.0]["right"] >= 194
+    assert kinds[0.5]["close"] >= 194
 
 
 def test_false_alarms_of_a_chain_at_its_temperature():

@@ -30,7 +30,7 @@ from entropy_mcmc.errors import ConfigError, StateError, check_count
 RATE = 0.01  # false alarms of each verdict
 TOLERATED = 1.05  # T times this is still right: lr is finite in every run
 COPIES = 0.1  # share of T below which draws of a cycle are near copies
-CLOSE = 0.5  # share of T below which they are close
+VAGUE = 0.5  # share of T above which the margin is too wide to call a reading right
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,15 @@ class PairTemperature:
         return float(stdtrit(self.freedom, 1 - RATE)) * self.reading.error
 
     def verdict(self, temperature: float) -> str:
-        """One of "hot", "near copies", "close" and "right"."""
+        """One of "hot", "near copies", "close" (decided below T), "vague" and "right"."""
         low, high = self.reading.value - self.margin, self.reading.value + self.margin
         if low > TOLERATED * temperature:
             return "hot"
         if high < COPIES * temperature:
             return "near copies"
-        return "close" if high < CLOSE * temperature else "right"
+        if high < temperature / TOLERATED:
+            return "close"
+        return "vague" if self.margin > VAGUE * temperature else "right"
 
     def lr_divisor(self, temperature: float) -> float:
         """What to divide lr by for a heat of at most 5 %: lr·h/(2N) = 1 − T/reading is linear."""

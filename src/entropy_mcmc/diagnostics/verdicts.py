@@ -133,9 +133,12 @@ def on_theta(pair: PairTemperature | None, temperature: float | None) -> list[Ad
         )
         return [Advice("warning", text, change)]
     if kind == "right":
-        return [Advice("ok", f"θ's own temperature is right: {shown}")]
+        return [Advice("ok", f"θ's own temperature agrees with T: {shown}")]
+    if kind == "vague":
+        text = f"θ's own temperature is too uncertain to compare with T: {shown}"
+        return [Advice("note", text, "keep more samples, if the temperature of θ matters")]
     pairs = "samples of a cycle" if pair.within else "samples"
-    text = f"{pairs} have {share:.1%} of the spread that exp(−U/T) has: {shown}"
+    text = f"{pairs} have {100 * share:.2g}% of the spread that exp(−U/T) has: {shown}"
     text += "; near copies" if kind == "near copies" else "; they are close in time"
     change = "make the noisy part longer, space the samples further apart, or raise lr in it"
     return [Advice("warning" if kind == "near copies" else "note", text, change)]
