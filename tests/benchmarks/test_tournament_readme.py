@@ -1,0 +1,44 @@
+"""The README says of the tournament what its page says."""
+
+import re
+from pathlib import Path
+
+from tournament import readme
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tournament.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_block_is_that_of_the_page(tmp_path):
+    copied = tmp_path / "README.md"
+    copied.write_text(README)
+    readme.place(ROOT / "docs" / "tournament.md", copied)
+    assert copied.read_text() == README, "run python benchmarks/recipes.py render"
+    own = README.split(readme.MARKS[0])[1].split(readme.MARKS[1])[0]
+    assert own.count("EMCMC against SGD in NLL: decided better on") == 2
+
+
+def test_what_is_said_below_the_block_is_in_its_findings():
+    """Sentences without numbers still claim: no decided loss to SGD, and which targets failed."""
+    text = " ".join(README.split("## Results")[1].split("\n## ")[0].split())
+    against = re.findall(r"EMCMC against SGD in NLL: .*", PAGE)
+    assert ("has lost to it on no task" in text) == all("worse on none" in a for a in against)
+    ranks = re.findall(r"EMCMC among methods with one chain: place (\d+)", PAGE)
+    four = re.findall(r"EMCMC ×4 among all methods: place (\d+)", PAGE)
+    missed = "Three of the five targets were missed" in text
+    better, of = re.search(r"better on (\d+).* of (\d+) tasks", against[0]).groups()
+    assert missed == (2 * int(better) < int(of) and int(ranks[0]) > 1 and int(four[0]) > 1)
+
+
+def test_decided_differences_from_the_ensemble_are_the_ones_named():
+    text = " ".join(README.split())
+    named = set(re.findall(r"`([\w-]+)`", re.search(r"both below 0.002 \((.*?)\)", text)[1]))
+    decided = {}
+    for part in PAGE.split('"EMCMC ×4 against its rivals"')[1:]:
+        table = part.split("| ece, ours")[0]
+        rows = r"\| ([\w-]+) \| ensemble 4 \| (\S+) \|.*\| (better|worse) \|"
+        decided |= {task: float(value) for task, value, _ in re.findall(rows, table)}
+    assert set(decided) == named
+    assert min(decided.values()) < 0 < max(decided.values())
+    assert all(abs(value) < 0.002 for value in decided.values())
