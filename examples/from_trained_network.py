@@ -1,9 +1,9 @@
 """Someone else's loop: a CNN with batch norm, trained by AdamW, becomes a posterior.
 
 `train` is a plain PyTorch loop that knows nothing of sampling. `sample_around` is all that is
-added: it goes on from the trained network with the settings of `recipes.from_trained`. Two controls:
-AdamW trained as long in one go, and the trained network with a fitted softmax temperature, which is
-what one would do first about calibration. What was seen: docs/examples.md.
+added: it goes on from the trained network with the settings of `recipes.from_trained`. There are
+two controls: AdamW trained as long in one go, and the trained network with a fitted softmax
+temperature, which is what one would do first about calibration. What was seen: docs/examples.md.
 
 Fashion-MNIST is read from $EMCMC_DATA; without it the script uses scikit-learn's digits.
 """

@@ -1,5 +1,7 @@
 """Verdicts in words: what is found is said once, with what to change."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -133,3 +135,15 @@ def test_notes_of_theta_and_guide_are_one(tmp_path):
     assert len([s for s in starts if s == "θ and θ_a"]) == 1
     assert not any(text.startswith(("theta:", "guide:")) for text in texts(found))
     assert all(a.change for a in on_coupling(thermometer))
+
+
+def test_a_gap_that_swings_too_long_is_not_blamed_on_the_reader():
+    """The gap relaxed in time, but momentum let it swing: nobody could have read it."""
+    groups = [{"temperature": 0.02, "guide_update": "euler"}]
+    made = {"readings": [], "peak_coupling": 0.1, "relaxation": 3.5}
+    sampler = SimpleNamespace(param_groups=groups)
+    (said,) = on_coupling(SimpleNamespace(sampler=sampler, ready=False, **made))
+    assert "swings" in said.text
+    assert "thermometer.read()" not in said.change
+    (said,) = on_coupling(SimpleNamespace(sampler=sampler, ready=True, **made))
+    assert "thermometer.read()" in said.change

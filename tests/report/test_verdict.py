@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from entropy_mcmc.posterior.manifest import STRIDE
+from entropy_mcmc.report.beside import decided_losses
 from entropy_mcmc.report.best import decided_best, ece_draws, resampled_error, row_error
 from entropy_mcmc.report.diagnostics_section import _checked, _merged
 from entropy_mcmc.report.difference import (
@@ -62,6 +63,8 @@ def test_words_of_differences():
     assert str(Difference("NLL", 0.05, 0.1, 0.01)).endswith(", not decided")
     shown = str(Difference("accuracy", -0.0125, 0.002, 0.005, lower_is_better=False))
     assert shown == "accuracy −1.2 ± 0.2 points"
+    tiny = str(Difference("accuracy", -0.0004, 0.001, 0.005, lower_is_better=False))
+    assert tiny.startswith("accuracy +0.0 ± 0.1 points")
 
 
 def test_an_infinite_loss_decides_nothing():
@@ -93,7 +96,7 @@ def member(name, nll, accuracy, rows=400, seed=0):
 
 def judged(*found, severity="ok"):
     run = SimpleNamespace(
-        diagnostics={"severity": severity}, predicted=SimpleNamespace(), samples=()
+        diagnostics={"severity": severity}, predicted=None, samples=(), baseline=None
     )
     run.predicted = Classified.__new__(Classified)
     return verdict(run, found)
@@ -148,6 +151,46 @@ def test_a_gain_in_accuracy_alone_is_not_green():
     words, severity = judged(member(WHOLE, 0.3, 0.85), member(BASELINE, 0.305, 0.9, seed=2))
     assert severity == "warning"
     assert words.startswith("Worse in accuracy than")
+
+
+def predicted(sharpness, ood=None):
+    """Predictions of the same 2,000 rows; 1 is calibrated. Larger `ood`: more certain there."""
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet([1.0, 1.0, 1.0], 2000)
+    labels = np.array([rng.choice(3, p=row) for row in true])
+    rows = SimpleNamespace(targets=labels)
+
+    def sharp(probs, power):
+        return probs**power / (probs**power).sum(1, keepdims=True)
+
+    outside = rng.dirichlet([2.0, 2.0, 2.0], 500)
+    others = {"other": sharp(outside, ood)} if ood else {}
+    each = sharp(true, sharpness)[None].astype(np.float32)
+    return Classified(each, ("theta",), rows, others)
+
+
+def test_a_gain_in_nll_does_not_hide_a_loss_in_calibration_or_ood_detection():
+    ours, base = member(WHOLE, 0.3, 0.9), member(BASELINE, 0.4, 0.9, seed=2)
+
+    def told(own, theirs):
+        baseline = SimpleNamespace(predicted=theirs)
+        run = SimpleNamespace(diagnostics={}, predicted=own, samples=(), baseline=baseline)
+        return verdict(run, [ours, base])
+
+    words, severity = told(predicted(2.0), predicted(1.0))
+    assert severity == "note"
+    assert "Worse than one SGD network in ECE (+" in words
+    words, severity = told(predicted(1.0), predicted(2.0))
+    assert (severity, "Worse" in words) == ("ok", False)
+    words, severity = told(predicted(1.0, ood=4.0), predicted(1.0, ood=1.0))
+    assert severity == "note"
+    assert "Worse than one SGD network in OOD AUROC (−" in words
+
+
+def test_alike_predictions_lose_nothing():
+    same = predicted(1.0, ood=1.0)
+    run = SimpleNamespace(predicted=same, baseline=SimpleNamespace(predicted=same))
+    assert decided_losses(run) == []
 
 
 def test_without_a_rival_nothing_is_claimed():

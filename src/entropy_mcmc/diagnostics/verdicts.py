@@ -67,10 +67,13 @@ def _no_reading(thermometer: Thermometer) -> Advice:
     reached = thermometer.relaxation
     if not any(group["temperature"] for group in thermometer.sampler.param_groups):
         return Advice("note", "T = 0: an optimizer, not a sampler", "for samples set T above 0")
-    if reached >= RELAXED:
+    if reached >= RELAXED and thermometer.ready:
         return Advice(
             "note", "the thermometer was never read", "call thermometer.read() when it is ready"
         )
+    if reached >= RELAXED:  # in time, but θ − θ_a swings, and its swings die out later
+        text = "no temperature reading: θ − θ_a swings, and had not forgotten its start in time"
+        return Advice("note", text, "make the noisy part longer, raise η, or lower momentum")
     if not reached:
         return Advice("problem", "the noise was never on: these are not samples", "lower burn_in")
     factor = 1.1 * RELAXED / reached  # a tenth more, so that the rounded number is enough

@@ -59,7 +59,8 @@ class Difference:
         if self.kind == "infinite":
             return "infinite for one of them"
         if self.measure == ACCURACY:
-            shown = f"{'−' if self.value < 0 else '+'}{abs(100 * self.value):.1f}"
+            points = round(100 * self.value, 1)  # −0.04 is 0.0, not −0.0
+            shown = f"{'−' if points < 0 else '+'}{abs(points):.1f}"
             amount = f"{shown} ± {100 * self.error:.1f} points"
             margin = f"{100 * self.margin:g} points"
         else:

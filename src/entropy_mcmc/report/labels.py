@@ -81,7 +81,7 @@ GLOSSARY = (
         "the two coupled copies of the weights in Entropy-MCMC: θ follows the data, the "
         "guide θ_a follows θ and smooths its path. Other methods have θ only.",
     ),
-    ("Whole posterior", "the mean of the probabilities of all samples (both θ and θ_a)."),
+    ("Whole posterior", "the mean of the probabilities of all samples that were kept."),
     (
         "Cycle and burn-in",
         "the learning rate falls from its start to nearly 0 in every cycle. In "

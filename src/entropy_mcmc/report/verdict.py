@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from entropy_mcmc.file_names import shown_name
+from entropy_mcmc.report.beside import decided_losses
 from entropy_mcmc.report.difference import ACCURACY, Difference
 from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.independent import effectively_different, in_words
@@ -86,7 +87,7 @@ def _against(ours: Member, rival: Member) -> str:
 
 
 def verdict(run: RunData, scored: Sequence[Member]) -> tuple[str, str]:
-    """One line, and its severity: "ok" only where the run beats its best rival."""
+    """One line, and its severity: "ok" only where it beats its best rival and loses nothing."""
     if not scored:
         return "Not judged: there are no predictions on test data.", "note"
     severity, parts = "note", []
@@ -100,6 +101,10 @@ def verdict(run: RunData, scored: Sequence[Member]) -> tuple[str, str]:
     else:
         parts.append("Not compared: the run has no baseline (--output.baseline sgd makes one)")
     parts.append(_quality(run, scored))
+    lost = decided_losses(run)
+    if lost:
+        parts.append(f"Worse than one SGD network in {' and '.join(map(_signed, lost))}")
+        severity = max(severity, "note", key=SEVERITIES.index)
     grave = str((run.diagnostics or {}).get("severity", "ok"))
     if grave in ("warning", "problem"):
         parts.append(f"Diagnostics show a {grave}")
@@ -113,6 +118,10 @@ def _scored(difference: Difference, ours: Member, rival: Member) -> str:
     write = percent if difference.measure == ACCURACY else fixed
     both = f"{write(ours.scores[name])} against {write(rival.scores[name])}"
     return f"{difference.measure} {both} ({difference.amount})"
+
+
+def _signed(difference: Difference) -> str:
+    return f"{difference.measure} ({difference.amount})"
 
 
 def _judged(compared: Sequence[Difference]) -> tuple[str, str]:
