@@ -83,7 +83,13 @@ def budgets(results: Path, pictures: Path) -> str:
             passes, means = [p for p, _ in points], [float(np.mean(v)) for _, v in points]
             errors = [float(np.std(v) / np.sqrt(len(v))) for _, v in points]
             axis.errorbar(passes, means, errors, marker="o", label=str(method))
-        axis.set(xscale="log", xlabel="passes", ylabel="NLL", title=task)
+        axis.set(xscale="log", yscale="log", xlabel="passes", ylabel="NLL", title=task)
+        budgets = sorted({int(key[1]) for key in groups})
+        axis.set_xticks(budgets, [str(passes) for passes in budgets])
+        axis.minorticks_off()
+        low, high = axis.get_ylim()
+        ticks = [round(float(tick), 3) for tick in np.geomspace(low, high, 6)[1:-1]]
+        axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes[0][0].legend()
     figure.tight_layout()
     pictures.mkdir(parents=True, exist_ok=True)
