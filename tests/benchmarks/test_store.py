@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tournament import command, extra, leagues, page, plan, table, trials
+from tournament import command, extra, leagues, page, plan, readme, table, trials
 from tournament.methods import METHODS, thinned, trajectories
 from tournament.settings import Settings
 from tournament.store import Store
@@ -105,7 +105,13 @@ def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
     work(lambda: leagues.missing("own", tasks, store), store)
     scores("own", tasks, store, tmp_path / "results")
     (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("before\n{}\nold\n{}\nafter\n".format(*readme.MARKS))
     page.write(tmp_path, tmp_path / "results")
+    shown = (tmp_path / "README.md").read_text()
+    assert "EMCMC against SGD in NLL" in shown
+    assert shown.startswith("before\n")
+    assert shown.endswith("\nafter\n")
+    assert "old" not in shown
     text = (tmp_path / "docs" / "tournament.md").read_text()
     assert "Development tasks" in text
     assert "| EMCMC |" in text
