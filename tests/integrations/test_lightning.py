@@ -1,5 +1,7 @@
 """Lightning's Trainer makes the samples of a plain loop, and resumes them bit for bit."""
 
+import csv
+
 import pytest
 import torch
 from torch import nn
@@ -157,10 +159,24 @@ def test_options_reach_the_posterior_and_readings_the_logger(tmp_path):
     logger = pl.loggers.CSVLogger(tmp_path, name="log")
     fit(tmp_path, collect=collect, logger=logger)
     assert collect.posterior.roles == ("guide",) * 3
-    logged = [line for line in logger.experiment.metrics if "emcmc/samples" in line]
-    header = (tmp_path / "log/version_0/metrics.csv").read_text()
-    assert "emcmc/samples" in header or logged
-    assert "emcmc/lr" in header or logged
+    with (tmp_path / "log/version_0/metrics.csv").open() as file:
+        assert [float(row["emcmc/samples"]) for row in csv.DictReader(file)] == [1, 2, 3]
+
+
+def test_logged_is_what_the_step_of_a_sample_used(tmp_path):
+    """Also at the end of a cycle, where the next lr is already that of the restart."""
+    collect = CollectSamples(tmp_path / "run", cycles=2, burn_in=0.5, samples_per_cycle=2)
+    fit(tmp_path, collect=collect, logger=pl.loggers.CSVLogger(tmp_path, name="log"))
+    with (tmp_path / "log/version_0/metrics.csv").open() as file:
+        logged = list(csv.DictReader(file))
+    total = EPOCHS * len(loader())
+    cycle = schedules.Cyclical(sampler_of(network(False)), total, cycles=2, burn_in=0.5)
+    due = [step for step in range(total) if cycle.is_due(step)]
+    assert [int(row["step"]) for row in logged] == due
+    assert [float(row["emcmc/lr"]) for row in logged] == pytest.approx(
+        [0.2 * cycle.lr_factor(step) for step in due]
+    )
+    assert {row["emcmc/noise"] for row in logged} == {"1.0"}
 
 
 def test_a_sampler_without_guide(tmp_path):

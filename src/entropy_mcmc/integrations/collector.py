@@ -47,6 +47,7 @@ class Collector:
         self.sampler: Optimizer | None = None
         self.schedule: Cyclical | None = None
         self._posterior: Posterior | None = None
+        self._used: dict[str, float] = {}
 
     @property
     def posterior(self) -> Posterior:
@@ -102,17 +103,15 @@ class Collector:
         if schedule is None or step <= schedule.last_step:
             return False
         cycle = schedule.cycle(schedule.last_step)
+        assert self.sampler is not None
+        group = self.sampler.param_groups[0]  # before a restart raises lr and ends the noise
+        noise = float(group.get("noise", False))
+        self._used = {"emcmc/lr": float(group["lr"]), "emcmc/noise": noise}
         return schedule.step() and self.posterior.collect(self.sampler, step=step, cycle=cycle) > 0
 
     def readings(self) -> dict[str, float]:
-        """Numbers for a logger."""
-        assert self.sampler is not None
-        group = self.sampler.param_groups[0]
-        return {
-            "emcmc/lr": float(group["lr"]),
-            "emcmc/noise": float(group.get("noise", False)),
-            "emcmc/samples": float(len(self.posterior)),
-        }
+        """Numbers for a logger: lr and noise of the last step, and the number of samples."""
+        return {**self._used, "emcmc/samples": float(len(self.posterior))}
 
     def finish(self, loader: Iterable[Any] | None) -> None:
         """Give the samples their batch-norm statistics from `loader`, and let other writers in."""

@@ -63,8 +63,8 @@ class CollectSamples(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """With accumulated gradients a batch may end without a step."""
         if self._collector.reach(trainer.global_step):
-            for logger in trainer.loggers:
-                logger.log_metrics(self._collector.readings(), step=trainer.global_step)
+            for logger in trainer.loggers:  # Lightning counts the steps of its loggers from 0
+                logger.log_metrics(self._collector.readings(), step=trainer.global_step - 1)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Batch-norm statistics of every sample."""
