@@ -12,6 +12,11 @@ Outputs of networks go to --store (default $EMCMC_RUNS or ~/.cache/emcmc-tournam
 results/tournament. Data are read from $EMCMC_DATA.
 """
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
+
 from tournament.command import main
 
 if __name__ == "__main__":

@@ -23,17 +23,17 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from entropy_mcmc import SAM, EntropyMCMC, flatness, schedules
 from tournament import own, readouts, scores, trajectory
 from tournament.settings import Settings
 from tournament.store import write_json
 from tournament.tasks import TASKS, Task
-
-from entropy_mcmc import SAM, EntropyMCMC, flatness, schedules
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "replicas"

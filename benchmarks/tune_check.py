@@ -15,20 +15,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
+
 import numpy as np
+
+from entropy_mcmc import metrics, sample, tune
+from entropy_mcmc.tuning import Tuned
 from tournament import table
 from tournament.methods import METHODS
 from tournament.stats import paired
 from tournament.store import write_json
 from tournament.tasks import TASKS, Task
 from tournament.trials import SEED, TRIALS
-
-from entropy_mcmc import metrics, sample, tune
-from entropy_mcmc.tuning import Tuned
 
 ROOT = Path(__file__).parents[1]
 RESULTS, TOURNAMENT = ROOT / "results" / "tune", ROOT / "results" / "tournament"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-for NAME in ("tournament", "tabular", "effective"):
+for NAME in ("tabular", "effective"):
     if NAME not in sys.modules:
         SOURCE = Path(__file__).parents[2] / "benchmarks" / NAME / "__init__.py"
         SPEC = util.spec_from_file_location(

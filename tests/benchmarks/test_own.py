@@ -1,6 +1,7 @@
 """Settings of the league without trials."""
 
 import pytest
+
 from tournament import own
 from tournament.methods import METHODS, methods_of
 from tournament.tasks import TASKS

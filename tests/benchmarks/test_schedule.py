@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from tournament import schedule
-from tournament.settings import Settings
 
 from entropy_mcmc import SGLD, schedules
+from tournament import schedule
+from tournament.settings import Settings
 
 
 def settings(**values):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+
 from tournament import laplace, scores
 from tournament.swag import Moments
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import stats as reference
+
 from tournament import stats
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from tournament import command, extra, leagues, page, plan, readme, table, trials
 from tournament.methods import METHODS, thinned, trajectories
 from tournament.settings import Settings

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+
 from tournament import data, tokens
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from tournament import own, readouts, schedule, trajectory
 from tournament.methods import METHODS, methods_of, trajectories
 from tournament.settings import Settings
