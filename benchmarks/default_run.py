@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from entropy_mcmc.diagnostics import effective_networks
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "results" / "benchmarks" / "default-run.json"

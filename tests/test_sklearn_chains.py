@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from entropy_mcmc.sklearn.chain_plan import Plan
+from entropy_mcmc.sklearn.estimator_chains import Table, no_denormals, row_numbers, run
 from entropy_mcmc.sklearn.likelihood import Categorical, Gaussian
 from entropy_mcmc.sklearn.networks import ACTIVATIONS, Architecture, backward, forward
-from entropy_mcmc.sklearn.plan import Plan
-from entropy_mcmc.sklearn.sampling import Table, no_denormals, row_numbers, run
 
 PLAN = Plan(
     sizes=(2, 3, 1),

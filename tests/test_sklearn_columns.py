@@ -6,7 +6,7 @@ import pytest
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
-from entropy_mcmc.sklearn.columns import HEAVY, MOST_LEVELS, RARE, Columns, Levels, Numbers
+from entropy_mcmc.sklearn.column_encoding import HEAVY, MOST_LEVELS, RARE, Columns, Levels, Numbers
 from entropy_mcmc.sklearn.frames import as_column, has_categories
 
 QUICK = {"n_steps": 200, "n_samples": 4, "n_chains": 2, "random_state": 0}

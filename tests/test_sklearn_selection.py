@@ -8,6 +8,7 @@ import torch
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from entropy_mcmc.sklearn.chain_plan import Plan
 from entropy_mcmc.sklearn.classifier_selection import (
     FALLBACK,
     LINEAR_PRIORS,
@@ -16,6 +17,7 @@ from entropy_mcmc.sklearn.classifier_selection import (
     choose,
     held_out_nll,
 )
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.likelihood import Categorical
 from entropy_mcmc.sklearn.mixture_quantiles import mixture_quantiles
 from entropy_mcmc.sklearn.networks import Architecture, forward
@@ -27,7 +29,6 @@ from entropy_mcmc.sklearn.noise_models import (
     pick,
     reweighted,
 )
-from entropy_mcmc.sklearn.plan import Plan
 from entropy_mcmc.sklearn.regressor_selection import (
     GRID,
     HeldOutNoise,
@@ -36,7 +37,6 @@ from entropy_mcmc.sklearn.regressor_selection import (
     noise_variances,
     pilot,
 )
-from entropy_mcmc.sklearn.sampling import Draws, Table
 from entropy_mcmc.sklearn.selection import Candidate, Scores, folds
 
 PLAN = Plan(

@@ -10,7 +10,7 @@ import numpy as np
 
 from entropy_mcmc import metrics
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction.cifar import ANALYSED
 from entropy_mcmc_reproduction.items import Item, Outcome, Results

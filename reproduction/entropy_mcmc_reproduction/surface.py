@@ -9,7 +9,7 @@ import numpy as np
 
 from entropy_mcmc import flatness
 from entropy_mcmc.errors import StateError
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc_reproduction import cifar
 from entropy_mcmc_reproduction.figure import PALETTE, panels, save
 from entropy_mcmc_reproduction.items import Item, Outcome, Results

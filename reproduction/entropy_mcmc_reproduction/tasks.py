@@ -12,7 +12,7 @@ from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.runner import run
 from entropy_mcmc_reproduction import measure

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from entropy_mcmc import chains, noise
 from entropy_mcmc.chains import compilation, noise_and_batches, sampling
 from entropy_mcmc.chains.energy import Energy
-from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
 
 METHODS = [

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from entropy_mcmc import EntropyMCMC, chains
 from entropy_mcmc.chains import sampling
 from entropy_mcmc.chains.energy import Energy
-from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.errors import ConfigError
 from samplers.test_replicas import RULES, closed_covariance
 from scenarios import covariance_z

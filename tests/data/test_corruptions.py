@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from entropy_mcmc.data import corrupt, corruption_names, load
 from entropy_mcmc.data.corruptions import blur, digital, severities, weather
-from entropy_mcmc.data.corruptions.draws import Draws
+from entropy_mcmc.data.corruptions.random_fields import Draws
 from entropy_mcmc.errors import ConfigError
 
 NAMES = corruption_names()

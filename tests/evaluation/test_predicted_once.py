@@ -7,7 +7,7 @@ import torch
 
 from entropy_mcmc.cli import main
 from entropy_mcmc.posterior import forward
-from entropy_mcmc.posterior.tensors import content_digest, layout
+from entropy_mcmc.posterior.model_tensors import content_digest, layout
 
 
 def test_each_sample_predicts_each_set_once(tmp_path, monkeypatch, capsys):

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.posterior.model_tensors import layout
 from entropy_mcmc.posterior.private_copy import _Backup, in_place, private_copy
-from entropy_mcmc.posterior.tensors import layout
 
 THREADS, CALLS = 8, 50
 

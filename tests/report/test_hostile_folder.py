@@ -9,8 +9,8 @@ from entropy_mcmc.errors import DamagedFileError
 from entropy_mcmc.report.command import _page
 from entropy_mcmc.report.diagnostics_section import diagnostics_section
 from entropy_mcmc.report.run_data import RunData, _json, read_flatness
-from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import NAME, Journal
+from entropy_mcmc.run.run_folder import Record
 
 PICTURE = "fisher.png"
 

@@ -11,8 +11,8 @@ import pytest
 
 from entropy_mcmc.cli import main
 from entropy_mcmc.report.command import write_report
+from entropy_mcmc.report.member_scores import members, whole
 from entropy_mcmc.report.run_data import collect
-from entropy_mcmc.report.scores import members, whole
 from entropy_mcmc.report.sections import sections
 from run.workers import TRUSTED
 
@@ -192,8 +192,8 @@ def test_fewer_rows_are_said(runs):
 def test_a_stream_of_test_batches_is_read_no_further_than_needed(runs):
     from dataclasses import replace
 
-    from entropy_mcmc.report.predictions import predict, test_rows
-    from entropy_mcmc.run.load import load_run
+    from entropy_mcmc.report.page_predictions import predict, test_rows
+    from entropy_mcmc.run.loaded_run import load_run
 
     run = load_run(runs["classes"], trust=TRUSTED)
     test, read = run.problem.test, []
@@ -216,7 +216,7 @@ def test_a_stream_of_test_batches_is_read_no_further_than_needed(runs):
 
 
 def test_wrong_images_are_wrong_and_sorted(runs):
-    from entropy_mcmc.report.images import confidently_wrong, most_uncertain
+    from entropy_mcmc.report.example_images import confidently_wrong, most_uncertain
 
     found = collect(runs["emcmc"]).predicted
     probs = found.average()
@@ -314,7 +314,7 @@ def test_command(runs, tmp_path, capsys):
 
 
 def test_best_is_marked_only_where_the_rows_decide(runs, page_of):
-    from entropy_mcmc.report.difference import paired
+    from entropy_mcmc.report.score_difference import paired
 
     found = [whole(collect(runs[name])) for name in ("emcmc", "sgld")]
     text = page_of("emcmc", "sgld").split('id="cmp-overview"')[1].split("</section>")[0]

@@ -8,7 +8,7 @@ import pytest
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation import calibration_bins
 from entropy_mcmc.report.figures.quality import wilson
-from entropy_mcmc.report.scores import coverages, roc
+from entropy_mcmc.report.member_scores import coverages, roc
 
 RNG = np.random.default_rng(5)
 

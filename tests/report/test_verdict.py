@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from entropy_mcmc.posterior.manifest import STRIDE
-from entropy_mcmc.report.beside import decided_losses
-from entropy_mcmc.report.best import decided_best, ece_draws, resampled_error, row_error
+from entropy_mcmc.report.baseline_comparison import decided_losses
+from entropy_mcmc.report.best_run import decided_best, ece_draws, resampled_error, row_error
 from entropy_mcmc.report.diagnostics_section import _checked, _merged
-from entropy_mcmc.report.difference import (
+from entropy_mcmc.report.figures.learning import loss_figure, restarts, restarts_in_words
+from entropy_mcmc.report.figures.quality import reliability_figure
+from entropy_mcmc.report.member_scores import BASELINE, SINGLE, WHOLE, Member, members
+from entropy_mcmc.report.page_predictions import Classified
+from entropy_mcmc.report.run_data import collect
+from entropy_mcmc.report.score_difference import (
     Difference,
     accuracy_difference,
     nll_difference,
     paired,
     rmse_difference,
 )
-from entropy_mcmc.report.figures.learning import loss_figure, restarts, restarts_in_words
-from entropy_mcmc.report.figures.quality import reliability_figure
-from entropy_mcmc.report.predictions import Classified
-from entropy_mcmc.report.run_data import collect
-from entropy_mcmc.report.scores import BASELINE, SINGLE, WHOLE, Member, members
-from entropy_mcmc.report.seeds import nll_over_seeds, over_seeds
+from entropy_mcmc.report.seed_averages import nll_over_seeds, over_seeds
 from entropy_mcmc.report.verdict import rivals, verdict
 from run.workers import TRUSTED
 
@@ -356,7 +356,7 @@ def test_runs_of_other_seeds_are_not_paired(runs):
 
 
 def test_effectively_different_networks_are_told(runs):
-    from entropy_mcmc.report.independent import effectively_different, in_words, tile
+    from entropy_mcmc.report.independent_networks import effectively_different, in_words, tile
 
     run = collect(runs["emcmc"])
     told = effectively_different(run)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from entropy_mcmc.data import load
 from entropy_mcmc.errors import EntropyMCMCError
-from entropy_mcmc.run import checkpoint, folder
+from entropy_mcmc.run import checkpoint, run_folder
 from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.predict import read_inputs
 
@@ -29,7 +29,7 @@ def read_journal(path):
 
 # Kind → name of the file that is fuzzed, and what reads it.
 READERS = {
-    "config": ("config.yaml", lambda path: folder.read(path.parent)),
+    "config": ("config.yaml", lambda path: run_folder.read(path.parent)),
     "checkpoint": ("000000000003.json", lambda path: checkpoint.load(path.parent)),
     "tensors": ("000000000003.safetensors", lambda path: checkpoint.load(path.parent)),
     "journal": ("metrics.jsonl", read_journal),

@@ -14,7 +14,7 @@ from entropy_mcmc.run.commands import sample_command
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.diagnose import _read, _variance, diagnose_run, inputs_of, thermometers
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.python_api import configured
 from entropy_mcmc.run.runner import run
 from run.workers import TRUSTED, tiny_config, tiny_data

@@ -20,7 +20,7 @@ from entropy_mcmc.run.config import METHODS, RunConfig, differences, from_dict, 
 from entropy_mcmc.run.devices import check_precision
 from entropy_mcmc.run.evaluate import evaluate, table
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.methods import METHODS as TABLE
 from entropy_mcmc.run.methods import choose_eta, fill, gradients_per_step
 from entropy_mcmc.run.predict import predict_file, prepare

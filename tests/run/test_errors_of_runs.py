@@ -13,7 +13,7 @@ from entropy_mcmc.errors import ConfigError, DamagedFileError, NonFiniteError, S
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run import sample
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.folder import lock
+from entropy_mcmc.run.run_folder import lock
 from entropy_mcmc.run.runner import run
 from run.workers import CONTEXT, contents, finish, tiny_config, tiny_data, tiny_model, work
 

@@ -13,7 +13,7 @@ from entropy_mcmc.flatness import Settings
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.flatness_command import flatness_command
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.runner import run
 from run.workers import TRUSTED, tiny_config
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from entropy_mcmc.run import checkpoint, folder
+from entropy_mcmc.run import checkpoint, run_folder
 from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.journal import Journal
 from run.fuzz_worker import READERS, fuzz
@@ -30,7 +30,7 @@ LARGE = {
 def write_valid(kind, place):
     if kind == "config":
         config = with_parts(tiny_config(place), schedule={"cycles": 2})
-        folder.write(place, folder.Record(config, {"model": "m"}, {"torch": "1"}, 7, [1]))
+        run_folder.write(place, run_folder.Record(config, {"model": "m"}, {"torch": "1"}, 7, [1]))
     elif kind in ("checkpoint", "tensors"):
         state = checkpoint.Checkpoint(3, {"a": torch.zeros(4)}, {"n": 1}, checkpoint.Stored(1, "x"))
         checkpoint.save(place, state)

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from entropy_mcmc.run.folder import read_existing
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.run_folder import read_existing
 
 TESTS = Path(__file__).parent.parent
 OPTIONS = {

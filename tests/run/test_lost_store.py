@@ -11,7 +11,7 @@ from entropy_mcmc.errors import DamagedFileError
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run.checkpoint import Checkpoint
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.folder import lock
+from entropy_mcmc.run.run_folder import lock
 from entropy_mcmc.run.runner import run
 from entropy_mcmc.run.signals import Interrupted, Interrupts
 from run.workers import tiny_config

@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from entropy_mcmc.run.config import with_parts
-from entropy_mcmc.run.folder import lock, read_existing
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.run_folder import lock, read_existing
 from run.workers import (
     contents,
     finish_ranks,

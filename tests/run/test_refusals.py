@@ -231,7 +231,7 @@ def test_the_checkpoint_is_named_only_where_there_is_one(tmp_path):
 
 def test_evaluating_while_a_run_writes_keeps_nothing(tmp_path, capsys):
     """The journal's lines stay, and the run makes the last evaluation itself."""
-    from entropy_mcmc.run.folder import lock
+    from entropy_mcmc.run.run_folder import lock
 
     journal = Journal(tmp_path)
     journal.append({"kind": "train", "chain": 0, "step": 1})
@@ -248,7 +248,7 @@ def test_evaluate_command_during_a_run(tmp_path, capsys):
     config = tiny_config(tmp_path / "run", "sgld", epochs=4)
     run(config)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    from entropy_mcmc.run.folder import lock
+    from entropy_mcmc.run.run_folder import lock
 
     held = lock(tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run"), "--corruptions", "[none]", "--trust"]) == 0

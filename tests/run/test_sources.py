@@ -12,7 +12,7 @@ from entropy_mcmc.data import load
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.evaluate import measure
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.training_batches import Prefetched, source_of
 from run.workers import TRUSTED, finish_ranks, tiny_data
 

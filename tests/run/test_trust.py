@@ -14,7 +14,7 @@ from entropy_mcmc.errors import ConfigError, DamagedFileError, UntrustedError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.commands import baseline_config
 from entropy_mcmc.run.config_file import in_run_folder, parse, read_config
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.runner import run
 from entropy_mcmc.run.trust import Trust, import_function
 from run.workers import tiny_config, tiny_model

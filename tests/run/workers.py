@@ -112,7 +112,7 @@ def work_as_rank(config, rank, world, port):
     )
     sys.stderr = Path(f"{config.run_dir}.log{rank}").open("a", buffering=1)  # noqa: SIM115
     from entropy_mcmc.cli import guarded
-    from entropy_mcmc.posterior.tensors import gather
+    from entropy_mcmc.posterior.model_tensors import gather
     from entropy_mcmc.run.runner import run
 
     def command():

@@ -9,9 +9,9 @@ import pytest
 from entropy_mcmc.errors import ConfigError, DamagedFileError
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.config_file import TUNING, in_run_folder
-from entropy_mcmc.tuning.folder import TuneFolder
 from entropy_mcmc.tuning.options import TuneConfig
 from entropy_mcmc.tuning.search import Job, Result
+from entropy_mcmc.tuning.search_folder import TuneFolder
 
 JOB = Job(3, 12, {"lr": 0.1})
 SOUND = {"nll": 0.5, "rows": [0.5], "scores": {"accuracy": 1.0}, "settings": {"lr": 0.1}}

@@ -8,8 +8,8 @@ from entropy_mcmc.data import load
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.tuning.options import TuneConfig
-from entropy_mcmc.tuning.problem import prepare
 from entropy_mcmc.tuning.split import split
+from entropy_mcmc.tuning.trial_config import prepare
 
 
 def numbered(rows=50):

@@ -320,7 +320,7 @@ def test_without_optuna(tmp_path, monkeypatch):
 
 def test_jobs_in_this_process_give_the_same(finished, tmp_path, monkeypatch):
     """As on a machine where a GPU is in use: no forks."""
-    monkeypatch.setattr("entropy_mcmc.tuning.runner.start_method", lambda: None)
+    monkeypatch.setattr("entropy_mcmc.tuning.search_runner.start_method", lambda: None)
     assert str(tuned(tmp_path / "a")) == str(finished)
 
 
@@ -328,7 +328,7 @@ def test_jobs_in_this_process_give_the_same(finished, tmp_path, monkeypatch):
 def test_spawned_workers_give_the_same(tmp_path, monkeypatch):
     options = {"trials": 2, "epochs": 3, "method": "sgd", "workers": 2}
     forked = tuned(tmp_path / "a", **options)
-    monkeypatch.setattr("entropy_mcmc.tuning.runner.start_method", lambda: "spawn")
+    monkeypatch.setattr("entropy_mcmc.tuning.search_runner.start_method", lambda: "spawn")
     assert table_files(tuned(tmp_path / "b", **options).folder) == table_files(forked.folder)
     with pytest.raises(ConfigError, match="cannot be sent to another process"):
         tuned(tmp_path / "c", loss=lambda output, target: output.sum(), **options)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from entropy_mcmc.chains.layout import Tree
+from entropy_mcmc.chains.row_layout import Tree
 from entropy_mcmc.errors import ConfigError
 
 

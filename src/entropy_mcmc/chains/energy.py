@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.errors import ConfigError
 
 REMEMBERED = 16  # modules turned into functions: the same function need not be compiled again

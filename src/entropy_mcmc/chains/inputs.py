@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.samplers import Sampler
 from entropy_mcmc.samplers.hyper_parameters import hyper_parameters

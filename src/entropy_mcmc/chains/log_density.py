@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from entropy_mcmc.chains.inputs import starting_states
-from entropy_mcmc.chains.layout import Layout
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.chains.transforms import Identity
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 

@@ -30,7 +30,6 @@ from entropy_mcmc.diagnostics.pair_temperature import (
     pair_temperature,
     read_pair_temperature,
 )
-from entropy_mcmc.diagnostics.reading import Reading, mean_error
 from entropy_mcmc.diagnostics.temperature_verdict import (
     Verdict,
     average,
@@ -40,6 +39,7 @@ from entropy_mcmc.diagnostics.temperature_verdict import (
     separate,
 )
 from entropy_mcmc.diagnostics.thermometer import Thermometer
+from entropy_mcmc.diagnostics.thermometer_reading import Reading, mean_error
 from entropy_mcmc.diagnostics.verdicts import Advice
 
 __all__ = [

@@ -25,7 +25,7 @@ import torch
 
 from entropy_mcmc.diagnostics.expected_reading import DRAWN
 from entropy_mcmc.diagnostics.gradient_noise import Estimate
-from entropy_mcmc.diagnostics.reading import Reading, mean_error
+from entropy_mcmc.diagnostics.thermometer_reading import Reading, mean_error
 from entropy_mcmc.errors import StateError
 
 THRESHOLD = 3.5  # standard errors; a Gaussian is outside in 1 of 2,149 readings

@@ -24,7 +24,7 @@ from entropy_mcmc.diagnostics.expected_reading import (
     plus_square,
     replicas_of,
 )
-from entropy_mcmc.diagnostics.reading import Reading, pooled
+from entropy_mcmc.diagnostics.thermometer_reading import Reading, pooled
 from entropy_mcmc.errors import ConfigError, StateError, check_not_negative
 from entropy_mcmc.units import RELAXED
 

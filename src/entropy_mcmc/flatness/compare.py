@@ -21,7 +21,7 @@ from entropy_mcmc.flatness.hessian import (
 )
 from entropy_mcmc.flatness.interpolation import Interpolation, interpolate_random
 from entropy_mcmc.flatness.learning_coefficient import LocalSampling, estimate
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Data,
     Loss,
     State,

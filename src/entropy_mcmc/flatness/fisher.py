@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_count
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Data,
     Loss,
     batches,

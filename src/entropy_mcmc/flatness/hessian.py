@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Data,
     Loss,
     batches,

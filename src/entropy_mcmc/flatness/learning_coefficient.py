@@ -34,7 +34,7 @@ from entropy_mcmc.flatness.localised import (
     run_chain,
     start_losses,
 )
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Data,
     Loss,
     device_of,

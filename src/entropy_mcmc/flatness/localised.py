@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from entropy_mcmc.diagnostics import configurational_temperature
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.flatness.hessian import hessian_products, lanczos
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Batch,
     Data,
     Loss,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import check_count, check_positive
-from entropy_mcmc.flatness.problem import (
+from entropy_mcmc.flatness.model_and_batches import (
     Data,
     Loss,
     mean_gradient,

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from entropy_mcmc.posterior.forward import Load, Output, tensor_of
 from entropy_mcmc.posterior.model_inputs import call
+from entropy_mcmc.posterior.model_tensors import layout
 from entropy_mcmc.posterior.predictive import moments, probabilities
 from entropy_mcmc.posterior.private_copy import Workspace
-from entropy_mcmc.posterior.tensors import layout
 
 
 class AveragedModule(nn.Module):

@@ -17,7 +17,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.posterior import ranks
 from entropy_mcmc.posterior.model_inputs import call, home, inputs_of, to_device
-from entropy_mcmc.posterior.tensors import unwrap
+from entropy_mcmc.posterior.model_tensors import unwrap
 
 _Norm = _BatchNorm | _InstanceNorm
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from entropy_mcmc.posterior.model_tensors import Slot, layout, unwrap
 from entropy_mcmc.posterior.sample_tensors import kept, split
-from entropy_mcmc.posterior.tensors import Slot, layout, unwrap
 
 _HEADER = 80  # bytes of a tensor's entry in a safetensors header, beside its name
 

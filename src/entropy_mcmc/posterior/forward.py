@@ -16,8 +16,8 @@ from torch.func import functional_call, vmap
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.posterior.manifest import Sample
 from entropy_mcmc.posterior.model_inputs import Batches, call
+from entropy_mcmc.posterior.model_tensors import unwrap
 from entropy_mcmc.posterior.private_copy import NotPrivate, Workspace, in_place, private
-from entropy_mcmc.posterior.tensors import unwrap
 
 # A sample, and a function that fills a model with it.
 Load = tuple[Sample, Callable[[Workspace], None]]

@@ -12,10 +12,10 @@ from torch import nn
 from entropy_mcmc.errors import ConfigError, DamagedFileError, StateError
 from entropy_mcmc.posterior.atomic_files import atomic, sha256
 from entropy_mcmc.posterior.manifest import STRIDE, Key, Manifest, Sample, StoredFile
+from entropy_mcmc.posterior.model_tensors import check_match, layout
 from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.sample_writer import LIBRARY
 from entropy_mcmc.posterior.store import Store, store_on_ranks
-from entropy_mcmc.posterior.tensors import check_match, layout
 
 Choice = Sequence[int] | slice | Callable[[Sample], bool]
 Part = tuple[Sequence[Sample], Reader]

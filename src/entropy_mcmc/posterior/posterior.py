@@ -14,20 +14,20 @@ from torch import nn
 from entropy_mcmc.errors import check_choice, check_count
 from entropy_mcmc.posterior import ranks, sample_writer
 from entropy_mcmc.posterior.batchnorm import first_batches
+from entropy_mcmc.posterior.deployment import Deployable
 from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
 from entropy_mcmc.posterior.forward import Output
 from entropy_mcmc.posterior.manifest import KEEP_ROLES, LIKELIHOODS, Key, Manifest, Sample
 from entropy_mcmc.posterior.merging import Choice, chosen_keys, merged_store, require_all_samples
 from entropy_mcmc.posterior.model_inputs import home
 from entropy_mcmc.posterior.private_copy import Workspace, lock_of
-from entropy_mcmc.posterior.products import Products
 from entropy_mcmc.posterior.refreshing import counted, refreshed
 from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.sample_tensors import step_of
 from entropy_mcmc.posterior.store import Store, store_on_ranks
 
 
-class Posterior(Products):
+class Posterior(Deployable):
     """Samples of a model's weights in a folder. Make one with `create` or `open`.
 
     Every call that predicts works in a private copy of the model, so several threads may predict

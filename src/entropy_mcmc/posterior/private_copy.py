@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from entropy_mcmc.errors import StateError
 from entropy_mcmc.posterior.manifest import StoredFile
 from entropy_mcmc.posterior.model_inputs import call
-from entropy_mcmc.posterior.tensors import Layout, layout, reshard, unwrap
+from entropy_mcmc.posterior.model_tensors import Layout, layout, reshard, unwrap
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _LOCKS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from entropy_mcmc.posterior.batchnorm import norm_layers, refresh_with
 from entropy_mcmc.posterior.manifest import Sample
+from entropy_mcmc.posterior.model_tensors import gather, unwrap
 from entropy_mcmc.posterior.private_copy import NotPrivate, Workspace, in_place, private
 from entropy_mcmc.posterior.sample_reader import Reader
-from entropy_mcmc.posterior.tensors import gather, unwrap
 
 Refreshed = tuple[Sample, dict[str, Tensor]]
 

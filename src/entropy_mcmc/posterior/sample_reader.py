@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from entropy_mcmc.errors import DamagedFileError, StateError
 from entropy_mcmc.posterior.forward import Load
 from entropy_mcmc.posterior.manifest import Sample
+from entropy_mcmc.posterior.model_tensors import check_match, layout, place, reshard
 from entropy_mcmc.posterior.private_copy import Workspace
 from entropy_mcmc.posterior.store import Store, Tensors
-from entropy_mcmc.posterior.tensors import check_match, layout, place, reshard
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.posterior.manifest import Manifest
-from entropy_mcmc.posterior.tensors import Layout, Slot, for_disk, gather
+from entropy_mcmc.posterior.model_tensors import Layout, Slot, for_disk, gather
 
 Variable = tuple[str, int | None]
 """What a sample holds: a role, and the number of the replica where θ is one of several."""

@@ -15,6 +15,14 @@ from entropy_mcmc.posterior import ranks
 from entropy_mcmc.posterior.batchnorm import norm_layers
 from entropy_mcmc.posterior.manifest import Manifest, Sample, StoredFile, stem
 from entropy_mcmc.posterior.model_inputs import home
+from entropy_mcmc.posterior.model_tensors import (
+    Slot,
+    content_digest,
+    for_disk,
+    gather,
+    layout,
+    reshard,
+)
 from entropy_mcmc.posterior.sample_tensors import (
     Variable,
     dtype_name,
@@ -25,14 +33,6 @@ from entropy_mcmc.posterior.sample_tensors import (
     tensors_for_disk,
 )
 from entropy_mcmc.posterior.store import Store, Tensors
-from entropy_mcmc.posterior.tensors import (
-    Slot,
-    content_digest,
-    for_disk,
-    gather,
-    layout,
-    reshard,
-)
 
 LIBRARY = f"entropy_mcmc {__version__}"
 

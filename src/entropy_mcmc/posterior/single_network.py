@@ -12,9 +12,9 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.batchnorm import norm_layers, refresh_batchnorm
 from entropy_mcmc.posterior.labelled_data import class_numbers
 from entropy_mcmc.posterior.manifest import Sample
+from entropy_mcmc.posterior.model_tensors import layout
 from entropy_mcmc.posterior.private_copy import Workspace
 from entropy_mcmc.posterior.sample_reader import Reader
-from entropy_mcmc.posterior.tensors import layout
 
 Mode = tuple[int, int]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from entropy_mcmc.file_names import shown_name
-from entropy_mcmc.report.compare import comparison
 from entropy_mcmc.report.html import Section, environment
 from entropy_mcmc.report.labels import GLOSSARY, METRICS, method_name
+from entropy_mcmc.report.run_comparison import comparison
 from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.report.sections import sections
 

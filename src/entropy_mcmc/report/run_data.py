@@ -19,12 +19,12 @@ from entropy_mcmc.posterior.atomic_files import is_regular, leaves
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
 from entropy_mcmc.posterior.manifest import STRIDE, Sample
 from entropy_mcmc.posterior.manifest_reader import read_manifest
-from entropy_mcmc.report.predictions import Predicted, predict
-from entropy_mcmc.run import folder as folders
+from entropy_mcmc.report.page_predictions import Predicted, predict
+from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.config_file import NAME as CONFIG
-from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import BASELINE, load_run
+from entropy_mcmc.run.loaded_run import BASELINE, load_run
+from entropy_mcmc.run.run_folder import Record
 from entropy_mcmc.run.runner import Run
 from entropy_mcmc.run.trust import NOTHING, Trust
 
@@ -113,7 +113,7 @@ def collect(
     `loaded` is the run with its predictions, where it is there already.
     """
     folder = Path(folder)
-    record = folders.read_existing(folder)
+    record = run_folder.read_existing(folder)
     journal = Journal(folder)
     events = journal.events()
     loaded, predicted, error = _predicted(folder, limit, device, trust, loaded)

@@ -14,18 +14,18 @@ from entropy_mcmc.evaluation.sets import SHUFFLED
 from entropy_mcmc.file_names import shown_name
 from entropy_mcmc.report.corruption_section import corruption_section
 from entropy_mcmc.report.diagnostics_section import diagnostics_section
+from entropy_mcmc.report.example_images import confidently_wrong, gallery, most_uncertain
 from entropy_mcmc.report.figures import ood, quality, regression
 from entropy_mcmc.report.figures.learning import loss_figure
 from entropy_mcmc.report.figures.svg import fixed, number, percent
 from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice, piece
-from entropy_mcmc.report.images import confidently_wrong, gallery, most_uncertain
-from entropy_mcmc.report.independent import effectively_different
-from entropy_mcmc.report.independent import tile as different_tile
+from entropy_mcmc.report.independent_networks import effectively_different
+from entropy_mcmc.report.independent_networks import tile as different_tile
 from entropy_mcmc.report.labels import SHARES, arrow
-from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.member_scores import BASELINE, WHOLE, Member, members
+from entropy_mcmc.report.page_predictions import Classified, Regressed
 from entropy_mcmc.report.run_data import RunData
-from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, members
 from entropy_mcmc.report.settings import setup_section
 from entropy_mcmc.report.verdict import sentences, verdict
 

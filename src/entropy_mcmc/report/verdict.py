@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from entropy_mcmc.file_names import shown_name
-from entropy_mcmc.report.beside import decided_losses
-from entropy_mcmc.report.difference import ACCURACY, Difference
+from entropy_mcmc.report.baseline_comparison import decided_losses
 from entropy_mcmc.report.figures.svg import fixed, number, percent
-from entropy_mcmc.report.independent import effectively_different, in_words
+from entropy_mcmc.report.independent_networks import effectively_different, in_words
 from entropy_mcmc.report.labels import method_name
-from entropy_mcmc.report.predictions import Classified
+from entropy_mcmc.report.member_scores import BASELINE, SINGLE, Floats, Member, differences
+from entropy_mcmc.report.page_predictions import Classified
 from entropy_mcmc.report.run_data import RunData
-from entropy_mcmc.report.scores import BASELINE, SINGLE, Floats, Member, differences
+from entropy_mcmc.report.score_difference import ACCURACY, Difference
 
 HONEST, FAIR = 0.03, 0.08  # limits of ECE for the words
 SEVERITIES = ("ok", "note", "warning", "problem")

@@ -20,7 +20,7 @@ from entropy_mcmc.run.chain_state import fill, pack, refuse_non_finite, unpack
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.likelihood import check_finite_rows, check_shapes
+from entropy_mcmc.run.losses import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.other_processes import Peers

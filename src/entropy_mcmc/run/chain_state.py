@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import NonFiniteError
-from entropy_mcmc.posterior.tensors import for_disk, gather, layout
+from entropy_mcmc.posterior.model_tensors import for_disk, gather, layout
 from entropy_mcmc.samplers.base import Sampler
 
 

@@ -12,7 +12,7 @@ from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.diagnose import diagnose_run
 from entropy_mcmc.run.evaluate import evaluate, table
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.load import BASELINE, load_run
+from entropy_mcmc.run.loaded_run import BASELINE, load_run
 from entropy_mcmc.run.predict import predict_file
 from entropy_mcmc.run.runner import Run, run
 from entropy_mcmc.run.trust import Trust, given_by_user

@@ -16,7 +16,7 @@ from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.run.checkpoint import explained
-from entropy_mcmc.run.load import load_run
+from entropy_mcmc.run.loaded_run import load_run
 from entropy_mcmc.run.runner import Run
 from entropy_mcmc.run.trust import NOTHING, Trust
 

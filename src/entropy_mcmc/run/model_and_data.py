@@ -19,7 +19,7 @@ from entropy_mcmc.data.local_files import root
 from entropy_mcmc.errors import ConfigError, suggestion
 from entropy_mcmc.file_names import is_function_name
 from entropy_mcmc.run.config import RunConfig
-from entropy_mcmc.run.likelihood import LOSSES, Loss, Output, check_finite_rows, in_units
+from entropy_mcmc.run.losses import LOSSES, Loss, Output, check_finite_rows, in_units
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.training_batches import Source, dataset_of, source_of
 from entropy_mcmc.run.trust import import_function

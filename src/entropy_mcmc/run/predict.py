@@ -21,7 +21,7 @@ from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.posterior.predictive import Mean
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.devices import DOUBLE
-from entropy_mcmc.run.likelihood import check_finite_rows
+from entropy_mcmc.run.losses import check_finite_rows
 from entropy_mcmc.run.runner import Run
 
 Array = npt.NDArray[Any]

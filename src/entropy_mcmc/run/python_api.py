@@ -14,8 +14,8 @@ from entropy_mcmc.errors import ConfigError, suggestion
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.run.config import RunConfig, leaves, with_parts
 from entropy_mcmc.run.diagnose import ONE_NETWORK, diagnosis_of
-from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.model_and_data import Problem
+from entropy_mcmc.run.run_folder import Record
 from entropy_mcmc.run.runner import Run, run
 
 _EXAMPLES = {"model": 'a torch.nn.Module or a name such as "mlp"', "data": "a pair (x, y)"}

@@ -17,7 +17,7 @@ from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError, check
 from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
-from entropy_mcmc.run import folder as folders
+from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.chain import Context
 from entropy_mcmc.run.chain_loop import run_chain
 from entropy_mcmc.run.checkpoint import check_stored, explained, newest_step
@@ -30,8 +30,7 @@ from entropy_mcmc.run.devices import (
     own_fabric,
     setup,
 )
-from entropy_mcmc.run.folder import Record
-from entropy_mcmc.run.likelihood import check_labels, check_shapes
+from entropy_mcmc.run.losses import check_labels, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem, build_problem, fingerprint
 from entropy_mcmc.run.one_process import OneProcess
@@ -39,6 +38,7 @@ from entropy_mcmc.run.parallel_chains import SharedPosterior, run_own_chains
 from entropy_mcmc.run.progress import require_tensorboard, tell_size
 from entropy_mcmc.run.recipe import explain_settings, recipe_of
 from entropy_mcmc.run.refresh import RefreshBatches
+from entropy_mcmc.run.run_folder import Record
 from entropy_mcmc.run.step_schedule import Plan, cycle_steps
 from entropy_mcmc.run.training_batches import Prefetched, refuse_complex
 from entropy_mcmc.run.trust import NOTHING, Trust
@@ -67,7 +67,7 @@ class Run:
     @cached_property
     def baseline(self) -> Run | None:
         """The SGD network beside the run, loaded once; None where there is none."""
-        from entropy_mcmc.run.load import load_baseline
+        from entropy_mcmc.run.loaded_run import load_baseline
 
         return self.beside or load_baseline(self)
 
@@ -108,17 +108,17 @@ def run(
         acting = fabric if config.compute.strategy == "replicas" else own
         network, module = setup(own, problem.model, config.compute)
         _probe(config, problem, own, module)
-        old = folders.read(folder)
+        old = run_folder.read(folder)
         names = (_name(model, config.model.name), _name(data, config.data.name))
         apart = fabric.world_size // acting.world_size
         config, length = _resolve_again(config, old, problem, own.world_size, apart)
         record = _record(config, length, problem, names, fabric)
         if old is not None:
-            folders.check_same(folder, old, record, override=override)
+            run_folder.check_same(folder, old, record, override=override)
             record = replace(record, machine=old.machine, more_cycles=old.more_cycles)
         size = _rehearse(record, problem, network, more_cycles if old is None else None)
         if old is None:
-            on_first(fabric, lambda: folders.write(folder, record))
+            on_first(fabric, lambda: run_folder.write(folder, record))
         record = _extend(record, folder, fabric, more_cycles)
         if fabric.is_global_zero:
             if old is None and config.output.progress:
@@ -149,7 +149,7 @@ def shared_data(like: Run | None, config: RunConfig) -> tuple[Any, Any] | None:
 @contextmanager
 def _locked(fabric: Any, folder: Path) -> Iterator[None]:
     """The run folder is this run's inside the block; process 0 holds the lock for all."""
-    lock = on_first(fabric, lambda: folders.lock(folder))
+    lock = on_first(fabric, lambda: run_folder.lock(folder))
     try:
         yield
     finally:
@@ -211,7 +211,7 @@ def _record(
     names: tuple[str | None, str | None],
     fabric: Any,
 ) -> Record:
-    computer = folders.machine(fabric.device.type, config.sampler.fused)
+    computer = run_folder.machine(fabric.device.type, config.sampler.fused)
     return Record(config, fingerprint(problem, *names), computer, length)
 
 
@@ -270,8 +270,8 @@ def _extend(record: Record, folder: Path, fabric: Any, more: int | None) -> Reco
     total = record.cycle_steps * record.cycles
     chains = [folder / "checkpoint" / f"chain-{c}" for c in range(record.config.chains or 1)]
     finished = all(newest_step(chain) == total for chain in chains)
-    on_first(fabric, lambda: folders.extended(folder, record, more, finished=finished))
-    return folders.read_existing(folder)
+    on_first(fabric, lambda: run_folder.extended(folder, record, more, finished=finished))
+    return run_folder.read_existing(folder)
 
 
 def _check_cyclical(config: RunConfig) -> None:

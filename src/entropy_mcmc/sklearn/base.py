@@ -26,12 +26,12 @@ from entropy_mcmc.errors import (
     check_not_negative,
     check_positive,
 )
-from entropy_mcmc.sklearn.columns import Columns
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
+from entropy_mcmc.sklearn.column_encoding import Columns
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.fit_diagnostics import FitDiagnostics, described, probe
 from entropy_mcmc.sklearn.frames import read_columns
 from entropy_mcmc.sklearn.networks import ACTIVATIONS, forward
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, Table
 from entropy_mcmc.sklearn.selection import Candidate
 
 Doubles = npt.NDArray[np.float64]

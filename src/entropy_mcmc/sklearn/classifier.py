@@ -18,12 +18,12 @@ from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.sklearn.base import Doubles, TabularEstimator, run_until_finite
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
 from entropy_mcmc.sklearn.classifier_selection import Open, choose, losses_of
 from entropy_mcmc.sklearn.conformal import conformal_bound
+from entropy_mcmc.sklearn.estimator_chains import Table, run
 from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Categorical
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Table, run
 from entropy_mcmc.sklearn.selection import Candidate, Scores
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.likelihood import Categorical
 from entropy_mcmc.sklearn.networks import forward
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, Table
 from entropy_mcmc.sklearn.selection import LEAST_ROWS, Candidate, Scores, held_out_losses
 
 LINEAR_PRIORS = (0.01, 0.1, 1.0, 10.0, 100.0)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table, run
 from entropy_mcmc.sklearn.likelihood import weighted
 from entropy_mcmc.sklearn.networks import Architecture, forward
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, Table, run
 
 LEAST_ROWS = 60  # held-out errors below which the noise is taken as constant and Gaussian
 DEGREES = (math.inf, 10.0, 4.0)  # of freedom of Student's t; infinite is the Gaussian

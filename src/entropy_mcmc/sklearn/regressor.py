@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_number
 from entropy_mcmc.sklearn.base import Doubles, TabularEstimator, run_until_finite
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
 from entropy_mcmc.sklearn.conformal import conformal_bound
+from entropy_mcmc.sklearn.estimator_chains import Table, run
 from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Gaussian
 from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles
@@ -26,7 +28,6 @@ from entropy_mcmc.sklearn.noise_models import (
     mixture_log_density,
     reweighted,
 )
-from entropy_mcmc.sklearn.plan import Network, Plan
 from entropy_mcmc.sklearn.regressor_selection import (
     LEAST_ROWS,
     LINEAR_PRIORS,
@@ -34,7 +35,6 @@ from entropy_mcmc.sklearn.regressor_selection import (
     Pilot,
     pilot,
 )
-from entropy_mcmc.sklearn.sampling import Table, run
 
 NOISES = {
     "auto": ("constant", "dependent", "gaussian", "student"),

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table, run
 from entropy_mcmc.sklearn.likelihood import weighted
 from entropy_mcmc.sklearn.networks import Architecture, forward
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, Table, run
 from entropy_mcmc.sklearn.selection import FOLDS, Candidate, folds
 
 PRIORS = (0.1, 0.3, 1.0, 3.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from entropy_mcmc.sklearn.chain_plan import Network, Plan
+from entropy_mcmc.sklearn.estimator_chains import Draws, Table, run
 from entropy_mcmc.sklearn.likelihood import Likelihood
-from entropy_mcmc.sklearn.plan import Network, Plan
-from entropy_mcmc.sklearn.sampling import Draws, Table, run
 
 FOLDS = 3
 SAMPLES = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.tuning.options import TuneConfig
 from entropy_mcmc.tuning.result import CHOSEN, PICTURE, TABLE
-from entropy_mcmc.tuning.runner import tune_run
+from entropy_mcmc.tuning.search_runner import tune_run
 
 
 def tune_command(config: RunConfig, options: TuneConfig, override: bool) -> None:

@@ -14,7 +14,7 @@ from entropy_mcmc.run.config import with_parts
 from entropy_mcmc.run.python_api import configured, named_or_given
 from entropy_mcmc.tuning.options import TuneConfig
 from entropy_mcmc.tuning.result import Tuned
-from entropy_mcmc.tuning.runner import tune_run
+from entropy_mcmc.tuning.search_runner import tune_run
 
 
 def tune(

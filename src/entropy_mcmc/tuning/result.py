@@ -114,7 +114,7 @@ class Tuned:
 
     def write(self) -> None:
         """Write the chosen config, the table and the picture into the folder."""
-        from entropy_mcmc.tuning.picture import save_picture
+        from entropy_mcmc.tuning.search_figure import save_picture
 
         best = self.outcome.best
         head = f"# trial {best.number} of emcmc tune: validation NLL {best.nll:.4f}\n"

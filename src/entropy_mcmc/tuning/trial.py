@@ -18,8 +18,8 @@ from entropy_mcmc.evaluation.sets import TEST
 from entropy_mcmc.posterior import RegressionPrediction
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.runner import Run, run
-from entropy_mcmc.tuning.problem import Given
 from entropy_mcmc.tuning.search import Result
+from entropy_mcmc.tuning.trial_config import Given
 
 
 def run_trial(config: RunConfig, given: Given, folder: Path) -> Result:

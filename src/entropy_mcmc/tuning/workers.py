@@ -31,10 +31,10 @@ from entropy_mcmc.errors import ConfigError, EntropyMCMCError, StateError
 from entropy_mcmc.posterior.atomic_files import WriterLock
 from entropy_mcmc.run.config import ComputeConfig, RunConfig
 from entropy_mcmc.run.one_process import is_enough
-from entropy_mcmc.tuning.folder import TuneFolder
-from entropy_mcmc.tuning.problem import Given
 from entropy_mcmc.tuning.search import Job
+from entropy_mcmc.tuning.search_folder import TuneFolder
 from entropy_mcmc.tuning.trial import clear, run_trial
+from entropy_mcmc.tuning.trial_config import Given
 
 WATCH = 0.2  # seconds between two looks whether the search is alive
 PATIENCE = 30.0  # seconds for a checkpoint when the search is stopped

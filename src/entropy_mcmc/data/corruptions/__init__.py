@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.data.corruptions import blur, digital, noise, weather
-from entropy_mcmc.data.corruptions.draws import Draws, Floats
+from entropy_mcmc.data.corruptions.random_fields import Draws, Floats
 from entropy_mcmc.data.official_files import CORRUPTION_FILES
 from entropy_mcmc.errors import ConfigError, check_choice
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc.data.corruptions import severities
-from entropy_mcmc.data.corruptions.draws import Draws, Floats
+from entropy_mcmc.data.corruptions.random_fields import Draws, Floats
 
 
 def gaussian(images: Floats, sigma: float, truncate: float = 4.0) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from entropy_mcmc.data.corruptions import severities
-from entropy_mcmc.data.corruptions.draws import Draws, Floats
+from entropy_mcmc.data.corruptions.random_fields import Draws, Floats
 
 
 def gaussian_noise(images: Floats, severity: int, draws: Draws) -> Floats:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from entropy_mcmc.data.corruptions import severities
 from entropy_mcmc.data.corruptions.blur import clipped_zoom, gaussian, smear
-from entropy_mcmc.data.corruptions.draws import Draws, Floats
+from entropy_mcmc.data.corruptions.random_fields import Draws, Floats
 
 Doubles = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.labels import OOD_NAMES
-from entropy_mcmc.report.predictions import Classified
+from entropy_mcmc.report.member_scores import roc
+from entropy_mcmc.report.page_predictions import Classified
 from entropy_mcmc.report.run_data import RunData
-from entropy_mcmc.report.scores import roc
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))

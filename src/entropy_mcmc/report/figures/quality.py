@@ -13,8 +13,8 @@ from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.labels import METRICS, SHARES
+from entropy_mcmc.report.member_scores import BASELINE, WHOLE, Member, singles
 from entropy_mcmc.report.run_data import RunData, chain_and_step
-from entropy_mcmc.report.scores import BASELINE, WHOLE, Member, singles
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))

@@ -11,7 +11,7 @@ from entropy_mcmc.evaluation.row_scores import Z
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
-from entropy_mcmc.report.scores import coverages
+from entropy_mcmc.report.member_scores import coverages
 
 Floats = npt.NDArray[np.float64]
 POINTS = 200

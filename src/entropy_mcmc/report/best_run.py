@@ -8,10 +8,10 @@ from statistics import NormalDist
 import numpy as np
 
 from entropy_mcmc import metrics
-from entropy_mcmc.report.difference import Floats, paired
 from entropy_mcmc.report.labels import METRICS
-from entropy_mcmc.report.predictions import Classified, Predicted
-from entropy_mcmc.report.scores import Member
+from entropy_mcmc.report.member_scores import Member
+from entropy_mcmc.report.page_predictions import Classified, Predicted
+from entropy_mcmc.report.score_difference import Floats, paired
 
 LEVEL = 0.05  # of a wrong mark in one column, Bonferroni over the runs
 RESAMPLES = 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.run import folder as folders
+from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.config_file import NAME as CONFIG
 from entropy_mcmc.run.devices import DOUBLE, check_device
 from entropy_mcmc.run.model_and_data import build_problem
@@ -33,7 +33,7 @@ def load_run(
     """
     folder = Path(folder)
     place = check_device(device)
-    record = folders.read_existing(folder)
+    record = run_folder.read_existing(folder)
     for what, name in (("model", record.config.model.name), ("data", record.config.data.name)):
         made_with = record.problem.get(what)
         if made_with != name:

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from entropy_mcmc import metrics
-from entropy_mcmc.report.best import (
+from entropy_mcmc.report.best_run import (
     ROWS,
     auroc_draws,
     decided_best,
@@ -16,16 +16,16 @@ from entropy_mcmc.report.best import (
     resampled_error,
     row_error,
 )
-from entropy_mcmc.report.difference import Difference, nll_difference
 from entropy_mcmc.report.figures import learning, ood, quality, regression
 from entropy_mcmc.report.flatness_section import flatness_section
 from entropy_mcmc.report.html import Figure, Section, Table, notice, piece
 from entropy_mcmc.report.labels import arrow, method_name
-from entropy_mcmc.report.predictions import Classified, Regressed
+from entropy_mcmc.report.member_scores import whole
+from entropy_mcmc.report.page_predictions import Classified, Regressed
 from entropy_mcmc.report.run_data import Flatness, RunData
-from entropy_mcmc.report.scores import whole
+from entropy_mcmc.report.score_difference import Difference, nll_difference
 from entropy_mcmc.report.sections import cell, detection
-from entropy_mcmc.report.seeds import nll_over_seeds, over_seeds
+from entropy_mcmc.report.seed_averages import nll_over_seeds, over_seeds
 from entropy_mcmc.report.settings import differences_table
 
 COLUMNS = ("accuracy", "rmse", "nll", "ece", "coverage", "auroc")

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from entropy_mcmc import metrics
 from entropy_mcmc.evaluation.row_scores import classification_rows, regression_rows
 from entropy_mcmc.evaluation.scores import regression_scores
-from entropy_mcmc.report.difference import (
+from entropy_mcmc.report.page_predictions import Classified, Predicted, Regressed, unit
+from entropy_mcmc.report.run_data import RunData
+from entropy_mcmc.report.score_difference import (
     Difference,
     accuracy_difference,
     nll_difference,
     rmse_difference,
 )
-from entropy_mcmc.report.predictions import Classified, Predicted, Regressed, unit
-from entropy_mcmc.report.run_data import RunData
 
 Floats = npt.NDArray[np.float64]
 WHOLE, THETA, GUIDE = "whole posterior", "θ only", "θ_a only"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from entropy_mcmc import metrics
-from entropy_mcmc.report.best import auroc_draws, ece_draws
-from entropy_mcmc.report.difference import Difference, Floats
-from entropy_mcmc.report.predictions import Classified, Predicted
+from entropy_mcmc.report.best_run import auroc_draws, ece_draws
+from entropy_mcmc.report.page_predictions import Classified, Predicted
 from entropy_mcmc.report.run_data import RunData
+from entropy_mcmc.report.score_difference import Difference, Floats
 
 # Margins of docs/comparison.md.
 ECE_MARGIN, AUROC_MARGIN = 0.005, 0.01

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from entropy_mcmc.report.difference import NLL, NLL_MARGIN, Difference, paired
 from entropy_mcmc.report.html import Table
 from entropy_mcmc.report.labels import SHARES, arrow, method_name
 from entropy_mcmc.report.run_data import RunData
+from entropy_mcmc.report.score_difference import NLL, NLL_MARGIN, Difference, paired
 from entropy_mcmc.report.settings import HIDDEN
 from entropy_mcmc.run.config import flatten, to_dict
 

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.errors import StateError
-from entropy_mcmc.run import folder as run_folders
+from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.model_and_data import fingerprint
 from entropy_mcmc.run.seeds import derive
-from entropy_mcmc.tuning.folder import TuneFolder
 from entropy_mcmc.tuning.options import TuneConfig
-from entropy_mcmc.tuning.problem import Tuning, prepare
-from entropy_mcmc.tuning.progress import Silent, make_progress
 from entropy_mcmc.tuning.proposals import require_optuna
 from entropy_mcmc.tuning.result import Tuned
 from entropy_mcmc.tuning.search import Job, Result, run_search
+from entropy_mcmc.tuning.search_folder import TuneFolder
+from entropy_mcmc.tuning.search_progress import Silent, make_progress
 from entropy_mcmc.tuning.trial import clear
+from entropy_mcmc.tuning.trial_config import Tuning, prepare
 from entropy_mcmc.tuning.workers import (
     Order,
     preload,
@@ -132,7 +132,7 @@ def _machine(config: RunConfig) -> dict[str, Any]:
     import optuna
     import scipy
 
-    machine = run_folders.machine("cpu", config.sampler.fused)
+    machine = run_folder.machine("cpu", config.sampler.fused)
     return {**machine, "threads": 1, "scipy": scipy.__version__, "optuna": optuna.__version__}
 
 

@@ -16,9 +16,9 @@ from entropy_mcmc.chains.stack import move
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.samplers import EntropyMCMC
 from entropy_mcmc.samplers.rule import Update
+from entropy_mcmc.sklearn.chain_plan import Plan
 from entropy_mcmc.sklearn.likelihood import Likelihood
 from entropy_mcmc.sklearn.networks import backward, forward
-from entropy_mcmc.sklearn.plan import Plan
 
 Watch = Callable[[int, Tensor], None]
 

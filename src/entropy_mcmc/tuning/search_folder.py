@@ -14,7 +14,7 @@ from typing import Any
 
 from entropy_mcmc.errors import ConfigError, DamagedFileError, StateError
 from entropy_mcmc.posterior.atomic_files import WriterLock, atomic, is_regular, is_temporary
-from entropy_mcmc.run import folder
+from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.config import RunConfig, differences, to_dict
 from entropy_mcmc.run.config_file import TUNING, dump, read_config
@@ -23,7 +23,7 @@ from entropy_mcmc.tuning.search import Job, Result
 
 LARGEST = 64 * 2**20  # bytes of a result: the NLL of a million rows has 20 MB
 # These may change on resume: they do not change the table.
-FREE = (*(f"config.{name}" for name in folder.FREE), "search.tune_dir", "search.workers")
+FREE = (*(f"config.{name}" for name in run_folder.FREE), "search.tune_dir", "search.workers")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from entropy_mcmc.posterior.sample_reader import predictable
 from entropy_mcmc.posterior.single_network import averaged_network, in_mode, losses_of, mode_of
 
 
-class Products(Predictor):
+class Deployable(Predictor):
     """Ways from the samples to something that is used; see `Posterior` and docs/deploying.md."""
 
     def sample_losses(self, data: Any, *, roles: str = "both", batch_size: int = 256) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from entropy_mcmc.diagnostics import EffectiveNetworks, effective_networks
 from entropy_mcmc.report.figures.svg import number
-from entropy_mcmc.report.predictions import Classified
+from entropy_mcmc.report.page_predictions import Classified
 from entropy_mcmc.report.run_data import RunData, chain_and_step
 
 

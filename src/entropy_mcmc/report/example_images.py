@@ -12,7 +12,7 @@ from entropy_mcmc import metrics
 from entropy_mcmc.report.figures.svg import number, percent
 from entropy_mcmc.report.html import Table, base64_of, details, piece
 from entropy_mcmc.report.labels import class_name
-from entropy_mcmc.report.predictions import Classified, Floats
+from entropy_mcmc.report.page_predictions import Classified, Floats
 
 SHOWN = 12
 SIDE = 112  # pixels; larger images are made smaller
