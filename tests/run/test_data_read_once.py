@@ -24,7 +24,7 @@ def counted_model():
 def count_problems(monkeypatch):
     """A list that grows by one for each description of model and data that is built."""
     built = []
-    for name in ("runner", "load"):
+    for name in ("runner", "loaded_run"):
         module = importlib.import_module(f"entropy_mcmc.run.{name}")
         real = module.build_problem
         counted = lambda *given, real=real, **named: built.append(1) or real(*given, **named)  # noqa: E731
