@@ -8,7 +8,9 @@ from torch.nn import functional as F
 from entropy_mcmc import SGLD
 
 ROWS, CLASSES, LENGTH, LABELS, VIEWS = 12, 5, 7, 3, 4
-LOGITS = torch.randn(ROWS, LENGTH, CLASSES, generator=torch.Generator().manual_seed(0)).double()
+LOGITS = torch.nn.Parameter(
+    torch.randn(ROWS, LENGTH, CLASSES, generator=torch.Generator().manual_seed(0)).double()
+)
 TARGETS = torch.randint(0, CLASSES, (ROWS, LENGTH), generator=torch.Generator().manual_seed(1))
 
 
@@ -69,31 +71,48 @@ CASES = (
 )  # fmt: skip
 
 
+def gradient_of_the_energy(num_data, loss):
+    """∇U that a chain follows with this N: how far one step without noise moves θ, over −α."""
+    theta = torch.nn.Parameter(LOGITS.detach().clone())
+    sampler = SGLD([theta], lr=0.5, num_data=num_data, temperature=0.0)
+    theta.grad = gradient_of(loss)
+    sampler.step()
+    return (LOGITS - theta).detach() / sampler.explain().groups[0].step_size
+
+
+def gradient_of(total):
+    return torch.autograd.grad(total, LOGITS, retain_graph=True)[0]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
-def test_n_times_the_mean_loss_is_the_whole(case):
+def test_a_step_follows_the_likelihood_of_all_the_data(case):
     num_data, loss, total = case()
     torch.testing.assert_close(num_data * loss, total)
+    torch.testing.assert_close(gradient_of_the_energy(num_data, loss), gradient_of(total))
 
 
 def test_a_sum_over_labels_has_the_same_energy_with_n_rows():
     scores, labels = LOGITS[:, 0, :LABELS], (TARGETS[:, :LABELS] > 2).double()
     mean = F.binary_cross_entropy_with_logits(scores, labels)
     summed = F.binary_cross_entropy_with_logits(scores, labels, reduction="none").sum(1).mean()
-    torch.testing.assert_close(ROWS * LABELS * mean, ROWS * summed)
+    ours = gradient_of_the_energy(ROWS, summed)
+    torch.testing.assert_close(ours, gradient_of_the_energy(ROWS * LABELS, mean))
 
 
 def test_mini_batches_of_different_lengths_need_the_average_number_of_tokens():
     """The mean of their means is not the mean over tokens; sums over the average number are."""
     each = F.cross_entropy(LOGITS.flatten(0, 1), TARGETS.flatten(), reduction="none")
+    total, average = gradient_of(each.sum()), len(each) / 2
+    energy = lambda part, length: gradient_of_the_energy(len(each), part.sum() / length)  # noqa: E731
     short, long = each[:10], each[10:]
-    wanted = each.mean()
-    assert abs((short.mean() + long.mean()) / 2 - wanted) > 0.01
-    average = len(each) / 2
-    torch.testing.assert_close((short.sum() / average + long.sum() / average) / 2, wanted)
+    by_average = (energy(short, average) + energy(long, average)) / 2
+    by_own_length = (energy(short, len(short)) + energy(long, len(long))) / 2
+    torch.testing.assert_close(by_average, total)
+    assert (by_own_length - total).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("labels", [1, 4])
-def test_the_law_of_a_multi_label_posterior(labels):
+def test_the_variance_of_a_multi_label_posterior(labels):
     """K Gaussian observations of one weight in each row: variance 1/(rows·K) needs N = rows·K.
 
     At the step size used, T/(h(1 − αh/2)) with h = rows·K; 20,000 chains, ± 4 standard errors
