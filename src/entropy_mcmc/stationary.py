@@ -128,7 +128,7 @@ def gibbs_covariance(
 def momentum_covariance(
     alpha: float, h: float, eta: float, momentum: float, temperature: float = 1.0
 ) -> PairCovariance:
-    """With momentum and exact gradients T[A(I − αA/(2(1+μ)))]⁻¹: Euler's at α/(1+μ)."""
+    """Covariance with momentum and exact gradients, T[A(I − αA/(2(1+μ)))]⁻¹: Euler's at α/(1+μ)."""
     return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
 
 

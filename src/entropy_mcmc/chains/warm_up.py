@@ -137,7 +137,7 @@ def windows(steps: int) -> list[int]:
 
 
 def spaced(rows: Tensor, most: int) -> Tensor:
-    """At most so many of the rows, evenly spaced."""
+    """Evenly spaced rows, at most so many."""
     places = torch.linspace(0, len(rows) - 1, min(most, len(rows))).long()
     return rows[places]
 

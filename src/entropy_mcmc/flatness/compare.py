@@ -63,7 +63,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one state.
+    """Measures of one state.
 
     Loss, Fisher and learning coefficient are of all data, the rest of the Hessian's.
     """

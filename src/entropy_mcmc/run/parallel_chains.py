@@ -41,14 +41,14 @@ class SharedPosterior(Posterior):
         chain: int | None = None,
         frozen_batchnorm: bool = False,
     ) -> int:
-        """As `Posterior.collect`, for this process alone."""
+        """Keep a sample of this process alone; arguments as `Posterior.collect`."""
         with turn(self.path), Posterior.open(self.path, self.model, append=True) as writer:
             return writer.collect(
                 optimizer, step=step, cycle=cycle, chain=chain, frozen_batchnorm=frozen_batchnorm
             )
 
     def refresh_chains(self, loader: Iterable[Any], chains: Iterable[int]) -> None:
-        """As `refresh_batchnorm`, for the samples of these chains."""
+        """Refresh the samples of these chains; arguments as `refresh_batchnorm`."""
         mine = set(chains)
         pending = [s for s in self.samples if s.batchnorm == "stale" and s.step // STRIDE in mine]
         if not pending:

@@ -194,7 +194,7 @@ def resolve(
 def _resolve_again(
     config: RunConfig, old: Record | None, problem: Problem, world_size: int, chains: int
 ) -> tuple[RunConfig, int]:
-    """As `resolve`; what the first start fixed stays, so that other processes can go on."""
+    """`resolve` for a run that may go on: what its first start fixed stays."""
     if old is not None:
         fixed = config.compute.micro_batches or old.config.compute.micro_batches
         config = with_parts(config, compute={"micro_batches": fixed})

@@ -123,7 +123,7 @@ class Prefetched:
         self._made: dict[tuple[int, int], Future[tuple[Any, Any]]] = {}
 
     def micro(self, step: int, index: int, count: int) -> tuple[Any, Any]:
-        """As of the inner source."""
+        """The micro-batch of the inner source, which a worker may have prepared."""
         place = self._indices.index(index)
         for number in range(place, place + self._ahead):
             later, position = divmod(number, len(self._indices))

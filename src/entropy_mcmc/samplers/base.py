@@ -243,7 +243,7 @@ class Sampler(WithVariables):
         self._watch.record([index[p] for p in params], grads, self.param_groups[0]["step"])
 
     def _laid_out(self) -> list[tuple[Group, Layout]]:
-        """As `_active`, with the gradients taken into the layouts of the groups."""
+        """Groups with a gradient, which their layouts have taken and checked."""
         laid_out = self._all().take_gradients(self.param_groups)
         self._warn_of_none(laid_out)
         watched = self.param_groups[0]["check_every"]

@@ -149,7 +149,7 @@ class EntropyMCMC(Guided):
 
     @classmethod
     def stacked_update(cls, group: Group) -> Update:
-        """As `update`; replicas are rows one after the other."""
+        """The step of `update` for stacked chains, whose replicas are rows one after the other."""
         if group["replicas"] > 1:
             return stacked_update(group, Coupled, Moving)
         return cls.update(group)
@@ -321,10 +321,9 @@ class Splitting(NamedTuple):
 
 def baoab_update(group: Group) -> Update:
     """The BAOAB step of both variables."""
-    s = scales(group)
-    kick, decay, *rest = splitting(group)
-    coupling = kick / s.lr * s.coupling if s.lr else 0.0
-    c = Splitting(kick, decay, coupling, *rest)
+    s, alone = scales(group), splitting(group)
+    coupling = alone.kick / s.lr * s.coupling if s.lr else 0.0
+    c = Splitting(**alone._asdict(), coupling=coupling)
     return Update(baoab, Moving, c, normals=2 if s.noise else 0)
 
 

@@ -33,18 +33,18 @@ def starts(at: float | str) -> Any:
 
 
 class Form(NamedTuple):
-    """A rule with the NamedTuples that it takes: all of a step but its numbers."""
+    """A rule with the NamedTuples that it takes: all of a step but its values."""
 
     rule: Callable[..., Any]
     variables: Any
     coefficients: Any
     pairs: int = 1
 
-    def apply(self, values: Sequence[Tensor], eps: Eps, numbers: Iterable[Any]) -> Any:
+    def apply(self, values: Sequence[Tensor], eps: Eps, c: Iterable[Any]) -> Any:
         """New variables from their old values followed by what the rule only reads."""
         moved = len(self.variables._fields)
-        v, c = self.variables(*values[:moved]), self.coefficients(*numbers)
-        return self.rule(v, *values[moved:], eps, c)
+        v = self.variables(*values[:moved])
+        return self.rule(v, *values[moved:], eps, self.coefficients(*c))
 
 
 def number(at: float | str, group: Mapping[str, Any]) -> float:
@@ -59,7 +59,7 @@ class Update:
     Attributes:
         rule: The pure function.
         variables: The NamedTuple class of what it moves; fields beside θ say how they start.
-        coefficients: The NamedTuple of its numbers in this step.
+        coefficients: Its coefficients in this step, a NamedTuple.
         normals: Standard normals per element that it uses: 0 (no noise), 1 or 2.
         pairs: 1, or 2 for a rule that takes the normals of the step before, too.
     """
@@ -72,7 +72,7 @@ class Update:
 
     @property
     def form(self) -> Form:
-        """The step without its numbers, which is what is compiled."""
+        """The step without its values, which is what is compiled."""
         return Form(self.rule, self.variables, type(self.coefficients), self.pairs)
 
     @property

@@ -110,9 +110,9 @@ def run(
 class ChainStack:
     """θ of C chains as rows (C, P), moved by Entropy-MCMC's rule with a collapsed guide.
 
-    The law of θ does not depend on the guide: θ moves alone, and θ_a ~ N(θ, ηT·I) is drawn when it
-    is kept. The noise comes from a generator, at a fifth of the cost of counter-based noise for
-    networks this small: a fit is never resumed in the middle.
+    The distribution of θ does not depend on the guide: θ moves alone, and θ_a ~ N(θ, ηT·I) is drawn
+    when it is kept. The noise comes from a generator, at a fifth of the cost of counter-based noise
+    for networks this small: a fit is never resumed in the middle.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ REDUCTION = 4  # of the number of trials, and growth of their length, from rung 
 
 @dataclass(frozen=True)
 class Rung:
-    """So many trials run for so many epochs."""
+    """A rung: how many trials run for how many epochs."""
 
     trials: int
     epochs: int

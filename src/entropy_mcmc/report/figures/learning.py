@@ -19,7 +19,7 @@ MOST_CYCLES = 60  # more would be a grey wall
 
 
 def thinned(events: Sequence[dict[str, Any]], most: int = POINTS) -> list[dict[str, Any]]:
-    """At most `most` lines; each is the mean loss of neighbours, at the step of the last.
+    """Log lines, at most `most`; each is the mean loss of neighbours, at the step of the last.
 
     >>> [e["loss"] for e in thinned([{"loss": v, "step": v} for v in (1.0, 3.0, 5.0)], 2)]
     [2.0, 5.0]

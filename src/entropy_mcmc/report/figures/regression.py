@@ -20,7 +20,7 @@ DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
 
 
 def _picked(count: int) -> npt.NDArray[np.intp]:
-    """At most `POINTS` rows, the same for every figure."""
+    """Rows that are drawn, at most `POINTS`, the same for every figure."""
     order = np.random.default_rng(0).permutation(count)
     return np.sort(order[:POINTS])
 
