@@ -46,8 +46,8 @@ def differing(chains: int, each: int, apart: float, kind: str = "normal", width:
             values = values[:, :1].expand(-1, width)
         labels = [(c, 0) for c in range(chains) for _ in range(each)]
         centres = apart * torch.randn(chains, width, generator=g)
-        found = agreements(values + centres.repeat_interleave(each, 0), labels)
-        return any(one.verdict == "differ" for one in found)
+        agreement = agreements(values + centres.repeat_interleave(each, 0), labels)
+        return any(one.verdict == "differ" for one in agreement)
 
     return trial
 
@@ -97,8 +97,8 @@ def worth_few(count: int, correlation: float) -> Trial:
         values[0] = noise[0]
         for t in range(1, count):
             values[t] = correlation * values[t - 1] + (1 - correlation**2) ** 0.5 * noise[t]
-        found = mixing([values]).ess
-        return found is not None and found[1] < FEW * count
+        mixed = mixing([values]).ess
+        return mixed is not None and mixed[1] < FEW * count
 
     return trial
 

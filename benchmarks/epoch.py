@@ -128,8 +128,8 @@ def parts(chains: dict[str, Chain], optimizer: torch.optim.SGD) -> dict[str, flo
         "generators set for a batch": lambda: seed_generators(2**62 + 1, first.context.fabric),
         "schedule": lambda: first.plan.apply(first.step),
     }
-    found = timing.milliseconds(timing.interleaved(actions, 20, cpu_time=True))
-    return {name: values["median_ms"] for name, values in found.items()}
+    times = timing.milliseconds(timing.interleaved(actions, 20, cpu_time=True))
+    return {name: values["median_ms"] for name, values in times.items()}
 
 
 def checkpoint(chain: Chain) -> dict[str, float]:
@@ -152,7 +152,7 @@ def measure(repeats: int) -> dict[str, Any]:
         if fused.available("cpu"):
             chains["EMCMC compiled"] = make_chain(data, Path(folder) / "compiled", "yes")
         sgd, optimizer = plain_loop(data)
-        found = {
+        results = {
             "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
             "torch": torch.__version__,
             "load": os.getloadavg()[0],
@@ -164,7 +164,7 @@ def measure(repeats: int) -> dict[str, Any]:
         }
         for chain in chains.values():
             chain.context.posterior.close()
-        return found
+        return results
 
 
 def main() -> None:
@@ -172,18 +172,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/epoch.json"))
     given = parser.parse_args()
-    found = measure(given.repeats)
+    timed = measure(given.repeats)
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(timing.table([*found["wall"]["rows"], *found["processor"]["rows"]]))
-    saved = found["checkpoint"]
+    given.out.write_text(json.dumps(timed, indent=1) + "\n")
+    print(timing.table([*timed["wall"]["rows"], *timed["processor"]["rows"]]))
+    saved = timed["checkpoint"]
     print(
         f"\ncheckpoint: {saved['ms']:.1f} ms every {saved['every_seconds']:g} s: "
         f"{saved['share']:.3%} of a run (target ≤ 2 %)"
     )
-    for name, value in found["parts_ms"].items():
+    for name, value in timed["parts_ms"].items():
         print(f"{name}: {value:.3f} ms")
-    print(f"{found['machine']}, torch {found['torch']}, load {found['load']:.1f}: {given.out}")
+    print(f"{timed['machine']}, torch {timed['torch']}, load {timed['load']:.1f}: {given.out}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 On a quadratic energy every rule is linear, so mean and covariance after k steps have a closed form
 and nothing is simulated. Six problems: ten curvatures between m and M, T = 1, all chains from three
-standard deviations off the mode. The law that is aimed at is that of the guide and of
+standard deviations off the mode. The distribution that is aimed at is that of the guide and of
 Entropy-SGLD, N(0, 1/h + eta); "there" is W2 <= 5 % of its root mean square radius. Entropy-SGD is
 an optimizer: "there" is a distance from the mode of the same size, either of its mean alone or, in
 the root mean square, with the noise that the inner chain at T = 1 leaves. All step sizes, the
@@ -94,7 +94,7 @@ def inner(problem: Problem, alpha: float, steps: int, rate: float) -> tuple[Arra
 def outer(
     problem: Problem, alphas: Array, average: Array, noise: Array, temperature: float
 ) -> tuple[int, int]:
-    """Least outer steps θ ← θ − (α/η)(θ − mean) + √(2αT)ε: for the law, and for the mean alone."""
+    """Least outer steps θ ← θ − (α/η)(θ − mean) + √(2αT)ε: whole distribution, and mean alone."""
     a = alphas[:, None, None]
     shrink = 1 - a / problem.eta * (1 - average)
     stable = (np.abs(shrink) < 1).all((-1, -2))
@@ -105,12 +105,12 @@ def outer(
     mean = START * problem.sd * powers
     added = (a / problem.eta) ** 2 * noise + 2 * a * temperature
     variance = added * (1 - powers**2) / (1 - shrink**2)
-    law = first(problem, distance(mean, variance, problem.sd * (temperature > 0)))
-    return int(law.min()), int(first(problem, np.sqrt((mean**2).sum(-1))).min())
+    whole = first(problem, distance(mean, variance, problem.sd * (temperature > 0)))
+    return int(whole.min()), int(first(problem, np.sqrt((mean**2).sum(-1))).min())
 
 
 def nested(problem: Problem, temperature: float, equal: float | None = None) -> tuple[int, int]:
-    """Least gradients of Entropy-SGLD (T = 1) or Entropy-SGD (T = 0): law, and mean alone.
+    """Least gradients of Entropy-SGLD (T = 1) or Entropy-SGD (T = 0): whole, and mean alone.
 
     With `equal`, inner and outer step sizes are that number; L and the averaging are tuned.
     """
@@ -119,8 +119,8 @@ def nested(problem: Problem, temperature: float, equal: float | None = None) -> 
     outside = problem.eta * np.geomspace(1e-3, 20, 36) if equal is None else np.array([equal])
     best = [NEVER, NEVER]
     for alpha, steps, rate in itertools.product(inside, INNER, RATES):
-        found = outer(problem, outside, *inner(problem, alpha, steps, rate), temperature)
-        best = [min(b, f * steps) if f < NEVER else b for b, f in zip(best, found, strict=True)]
+        needed = outer(problem, outside, *inner(problem, alpha, steps, rate), temperature)
+        best = [min(b, f * steps) if f < NEVER else b for b, f in zip(best, needed, strict=True)]
     return best[0], best[1]
 
 

@@ -60,12 +60,12 @@ def one_seed(
         sample(network, train, run_dir=folder, fused="no", **options)
         with Posterior.open(folder, network, append=True) as posterior:
             assert len(posterior) == SAMPLES
-            found = []
+            rows = []
             for count in counts:
                 batches = [x for x, _ in Batches(train, BATCH, seed=seed).epoch(0)]
                 posterior.refresh_batchnorm(batches, force=True, max_batches=count)
-                found.append(judged(posterior, train, test))
-    return found
+                rows.append(judged(posterior, train, test))
+    return rows
 
 
 def fitting(train: Dataset) -> dict[str, Any]:
@@ -95,18 +95,18 @@ def measure(name: str, rows: int | None, epochs: int, seeds: int) -> dict[str, A
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def table(runs: dict[str, Any]) -> str:
     """Means over seeds, and for all but the whole pass the difference to it with its error."""
-    last = found["table"][-1]
+    last = runs["table"][-1]
     lines = [
-        f"{found['data']}, {found['train_rows']:,} training rows, {found['epochs']} epochs, "
-        f"{found['samples']} samples, batches of {found['batch_size']}, {found['seeds']} seeds; "
+        f"{runs['data']}, {runs['train_rows']:,} training rows, {runs['epochs']} epochs, "
+        f"{runs['samples']} samples, batches of {runs['batch_size']}, {runs['seeds']} seeds; "
         "differences to the whole pass ± standard error over seeds:",
         "",
         "| batches for each sample | accuracy % | NLL | ECE % |",
         "|---|---|---|---|",
     ]
-    for row in found["table"]:
+    for row in runs["table"]:
         cells = []
         for score, factor, digits in (("accuracy", 100, 2), ("nll", 1, 4), ("ece", 100, 2)):
             values = factor * torch.tensor(row[score], dtype=torch.float64)
@@ -138,11 +138,11 @@ def main() -> None:
     parser.add_argument("--render", action="store_true", help="measure nothing, write the page")
     given = parser.parse_args()
     if not given.render:
-        found = measure(given.data, given.rows, given.epochs, given.seeds)
+        measured = measure(given.data, given.rows, given.epochs, given.seeds)
         RESULTS.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(found, indent=1) + "\n"
+        text = json.dumps(measured, indent=1) + "\n"
         (RESULTS / f"refresh-{given.data}.json").write_text(text)
-        print(table(found))
+        print(table(measured))
     render()
 
 

@@ -53,10 +53,10 @@ def run_cell(task: Task, method: str, seed: int) -> dict[str, Any]:
     split = trajectory.data_of(task.name, seed)
     y = [part.numpy() for part in (split.validation.y, split.test.y)]
     sizes = [len(split.validation.x), len(split.test.x), *map(len, split.ood)]
-    found = {
+    measured = {
         name: scores.measures(scores.divided(values, sizes, y)) for name, values in outputs.items()
     }
-    return {"scores": found, "flatness": flatness_of(model, split.train, seed)}
+    return {"scores": measured, "flatness": flatness_of(model, split.train, seed)}
 
 
 def gradients_of(task: Task) -> int:

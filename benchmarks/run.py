@@ -62,15 +62,15 @@ def call(command: list[str]) -> dict[str, Any]:
     """Run one benchmark in its own process and read the JSON that it prints last."""
     run = [sys.executable, str(HERE / command[0]), *command[1:]]
     text = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, Any] = json.loads(text[text.index("{\n") :])
-    return found
+    measured: dict[str, Any] = json.loads(text[text.index("{\n") :])
+    return measured
 
 
 def measure(name: str, extra: list[str], out: Path) -> dict[str, Any]:
     """One benchmark with everything needed to read its numbers later, as a file."""
     command = [*COMMANDS[name], *extra]
     began = time.time()
-    found = call(command)
+    measured = call(command)
     result = {
         "name": name,
         "command": " ".join(["python", f"benchmarks/{command[0]}", *command[1:]]),
@@ -78,7 +78,7 @@ def measure(name: str, extra: list[str], out: Path) -> dict[str, Any]:
         "seconds": round(time.time() - began),
         "machine": f"{platform.system()} {platform.machine()}, {processor()}",
         "versions": {package: version(package) for package in PACKAGES},
-        **found,
+        **measured,
     }
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -71,22 +71,22 @@ OUTSIDE = ("reproduction", "tests", "benchmarks", "examples")
 LIBRARY = "**library**"
 
 
-def with_sum(found: dict[str, Size]) -> dict[str, Size]:
+def with_sum(counted: dict[str, Size]) -> dict[str, Size]:
     """The sizes and the sum of the library's packages."""
-    inside = [size for name, size in found.items() if name not in OUTSIDE]
+    inside = [size for name, size in counted.items() if name not in OUTSIDE]
     files, lines, code = (sum(column) for column in zip(*inside, strict=True))
-    return {**found, LIBRARY: (files, lines, code)}
+    return {**counted, LIBRARY: (files, lines, code)}
 
 
 def table(trees: list[dict[str, Size]]) -> str:
     """Markdown: a row for each package of any tree."""
     when = [""] if len(trees) == 1 else [" before", " after"]
     head = ["package", *(f"{what}{time}" for time in when for what in ("files", "lines", "code"))]
-    names = {name for found in trees for name in found}
+    names = {name for counted in trees for name in counted}
     inside = sorted(names - {*OUTSIDE, LIBRARY})
     rows = [head, ["---", *["--:"] * (len(head) - 1)]]
     for name in [*inside, LIBRARY, *OUTSIDE]:
-        rows.append([name, *(f"{n:,}" for found in trees for n in found.get(name, (0, 0, 0)))])
+        rows.append([name, *(f"{n:,}" for counted in trees for n in counted.get(name, (0, 0, 0)))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

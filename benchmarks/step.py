@@ -236,8 +236,8 @@ def main() -> None:
         "mlp": lambda: mlp(20 * given.repeats, given.cpu_time),
         "resnet": lambda: resnet(max(2, given.repeats // 2), given.cpu_time),
     }
-    found = parts[given.part]()
-    out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, **found}
+    measured = parts[given.part]()
+    out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, **measured}
     print(json.dumps(out, indent=1))
 
 

@@ -50,16 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = os.environ.get("EMCMC_RUNS", "~/.cache/emcmc-tournament")
-    found.add_argument("--tasks", nargs="+", choices=CHECKED, default=CHECKED)
-    found.add_argument("--seeds", type=int, default=None, help="fewer seeds, for a pilot")
-    found.add_argument("--workers", type=int, default=None)
-    found.add_argument("--store", type=Path, default=Path(default).expanduser() / "tune")
-    found.add_argument("--render", action="store_true")
-    return found
+    options.add_argument("--tasks", nargs="+", choices=CHECKED, default=CHECKED)
+    options.add_argument("--seeds", type=int, default=None, help="fewer seeds, for a pilot")
+    options.add_argument("--workers", type=int, default=None)
+    options.add_argument("--store", type=Path, default=Path(default).expanduser() / "tune")
+    options.add_argument("--render", action="store_true")
+    return options
 
 
 def check(task: Task, options: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def check(task: Task, options: argparse.Namespace) -> None:
 def searched(task: Task, budget: dict[str, int], options: argparse.Namespace) -> Tuned:
     """The search, on the rows of the seed that the tournament's own trials have."""
     split = task.rows(SEED)
-    found = tune(
+    tuning = tune(
         task.network,
         {"train": pair(split.train), "validation": pair(split.validation)},
         trials=TRIALS,
@@ -99,8 +99,8 @@ def searched(task: Task, budget: dict[str, int], options: argparse.Namespace) ->
         seed=SEED,
         **budget,
     )
-    print(f"{task.name}\n{found}\n", flush=True)
-    return found
+    print(f"{task.name}\n{tuning}\n", flush=True)
+    return tuning
 
 
 def test_nll(task: Task, seed: int, folder: Path, settings: dict[str, Any]) -> float:
@@ -125,11 +125,11 @@ def best_of(task: str) -> dict[str, dict[int, float]]:
         for name, records in methods.items()
         if name in METHODS and METHODS[name].chains == 1
     }
-    found = {name: nll for name, nll in single.items() if nll}
-    if not found:
+    finite = {name: nll for name, nll in single.items() if nll}
+    if not finite:
         return {}
-    best = min(found, key=lambda name: float(np.mean(list(found[name].values()))))
-    return {name: found[name] for name in dict.fromkeys((best, "EMCMC")) if name in found}
+    best = min(finite, key=lambda name: float(np.mean(list(finite[name].values()))))
+    return {name: finite[name] for name in dict.fromkeys((best, "EMCMC")) if name in finite}
 
 
 def render() -> None:

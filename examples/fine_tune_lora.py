@@ -76,6 +76,22 @@ def digits(which: range) -> tuple[Tensor, Tensor]:
     return tokens, torch.tensor(labels[chosen] - which.start)
 
 
+def arguments(folder: str, epochs: int) -> TrainingArguments:
+    """Plain training with clipped gradients; the sampler sets its own learning rate."""
+    return TrainingArguments(
+        output_dir=folder,
+        num_train_epochs=epochs,
+        per_device_train_batch_size=32,
+        lr_scheduler_type="constant",
+        max_grad_norm=1.0,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+
+
 def main(argv: list[str] | None = None) -> dict[str, float]:
     """Pretrain, attach adapters, let the Trainer sample them, predict with the average."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -109,18 +125,7 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
         collect = CollectSamples(sampler, run, cycles=2)
         Trainer(
             model=model,
-            args=TrainingArguments(
-                output_dir=folder,
-                num_train_epochs=options.epochs,
-                per_device_train_batch_size=32,
-                lr_scheduler_type="constant",
-                max_grad_norm=1.0,
-                report_to="none",
-                save_strategy="no",
-                logging_strategy="no",
-                disable_tqdm=True,
-                use_cpu=True,
-            ),
+            args=arguments(folder, options.epochs),
             train_dataset=Pixels(tokens[train], labels[train]),
             optimizers=(sampler, None),
             callbacks=[collect],
@@ -129,16 +134,18 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
         sizes = {path.name: path.stat().st_size for path in (run / "samples").glob("*.safetensors")}
         each = posterior.sample_predictions({"input_ids": tokens[test]}, roles="theta")
         single = metrics.summary(each[-1], labels[test])
-        found = metrics.summary(posterior.predict_proba({"input_ids": tokens[test]}), labels[test])
+        average = metrics.summary(
+            posterior.predict_proba({"input_ids": tokens[test]}), labels[test]
+        )
         print(posterior)
     backbone = [size for name, size in sizes.items() if name.startswith("shared")]
     adapters = [size for name, size in sizes.items() if not name.startswith("shared")]
     print(f"backbone {sum(backbone):,} bytes, once; each sample {max(adapters):,} bytes")
-    for name, scores in (("last θ alone", single), ("average of samples", found)):
+    for name, scores in (("last θ alone", single), ("average of samples", average)):
         shown = ", ".join(f"{m} {scores[m]:.4f}" for m in ("accuracy", "nll", "ece"))
         print(f"{name:20}{shown}")
     counts = {"backbones": len(backbone), "samples": len(adapters)}
-    return {**counts, "baseline nll": single["nll"], **found}
+    return {**counts, "baseline nll": single["nll"], **average}
 
 
 if __name__ == "__main__":

@@ -72,9 +72,9 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         posterior = train(x, y, options.epochs, folder)
         print(posterior)
-        found = metrics.summary(posterior.predict_proba(x_test), y_test)
-    print({name: round(value, 4) for name, value in found.items()})
-    return found
+        scores = metrics.summary(posterior.predict_proba(x_test), y_test)
+    print({name: round(value, 4) for name, value in scores.items()})
+    return scores
 
 
 if __name__ == "__main__":

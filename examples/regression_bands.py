@@ -66,14 +66,17 @@ def train(x: Tensor, y: Tensor, steps: int, folder: Path) -> Posterior:
     return posterior
 
 
-def draw(x: Tensor, y: Tensor, grid: Tensor, found: RegressionPrediction, path: Path) -> None:
+def draw(x: Tensor, y: Tensor, grid: Tensor, predicted: RegressionPrediction, path: Path) -> None:
     """Two standard deviations of the disagreement, and of everything."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    mean, line = np.asarray(found.mean), np.asarray(grid[:, 0])
-    whole, disagreement = np.asarray(found.variance.sqrt()), np.asarray(found.epistemic.sqrt())
+    mean, line = np.asarray(predicted.mean), np.asarray(grid[:, 0])
+    whole, disagreement = (
+        np.asarray(predicted.variance.sqrt()),
+        np.asarray(predicted.epistemic.sqrt()),
+    )
     label = "± 2 std in all (with noise)"
     axes.fill_between(line, mean - 2 * whole, mean + 2 * whole, color=NOISE, alpha=0.3, label=label)
     low, high = mean - 2 * disagreement, mean + 2 * disagreement
@@ -99,13 +102,13 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     grid = torch.linspace(-1.4, 1.4, 281)[:, None]
     with tempfile.TemporaryDirectory() as folder:
         posterior = train(x, y, options.steps, Path(folder) / "run")
-        found = posterior.predict_distribution(grid)
-    draw(x, y, grid, found, options.picture)
+        predicted = posterior.predict_distribution(grid)
+    draw(x, y, grid, predicted, options.picture)
     inside = ((grid > -0.15) & (grid < 0.25))[:, 0]
     data = ((grid > -0.9) & (grid < -0.5))[:, 0]
     result = {
-        "disagreement in the gap": float(found.epistemic[inside].sqrt().mean()),
-        "disagreement at data": float(found.epistemic[data].sqrt().mean()),
+        "disagreement in the gap": float(predicted.epistemic[inside].sqrt().mean()),
+        "disagreement at data": float(predicted.epistemic[data].sqrt().mean()),
     }
     print(result, f"picture: {options.picture}")
     return result

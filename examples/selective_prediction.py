@@ -105,14 +105,14 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--picture", type=Path, default=Path("selective-prediction.png"))
     options = parser.parse_args(argv)
-    found: dict[str, list[np.ndarray]] = {method: [] for method in COLORS}
+    by_seed: dict[str, list[np.ndarray]] = {method: [] for method in COLORS}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seeds):
             x, y, x_test, y_test = load(options.rows, seed)
-            for method, runs in found.items():
+            for method, runs in by_seed.items():
                 posterior = train(method, x, y, options.steps, seed, Path(folder))
                 runs.append(errors_left(posterior.predict_proba(x_test), y_test))
-    curves = {method: np.stack(runs) for method, runs in found.items()}
+    curves = {method: np.stack(runs) for method, runs in by_seed.items()}
     for method, runs in curves.items():
         all_, most = 100 * runs[:, -1].mean(), 100 * runs[:, 15].mean()
         print(f"{method:13} errors: {all_:.1f} % of all, {most:.1f} % of the surest 80 %")

@@ -40,15 +40,15 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     )
     model.fit(x, y)
     probs = model.predict_proba(x_test)
-    found = metrics.summary(probs, y_test)
-    print({name: round(value, 4) for name, value in found.items()})
+    scores = metrics.summary(probs, y_test)
+    print({name: round(value, 4) for name, value in scores.items()})
 
     networks = model[-1].sample_predictions(model[:-1].transform(x_test))
     doubt = metrics.mutual_information(networks)  # how much the networks disagree
     sure = doubt <= np.quantile(doubt, 0.8)
     kept = metrics.accuracy(probs[sure], y_test[sure])
     print(f"{len(networks)} networks; accuracy on the surest 80 % of the rows: {kept:.4f}")
-    return {"surest": kept, **found}
+    return {"surest": kept, **scores}
 
 
 if __name__ == "__main__":

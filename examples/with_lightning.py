@@ -119,8 +119,8 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
         print(collect.posterior)
         average = metrics.summary(collect.posterior.predict_proba(x_test), y_test)
         samples = len(collect.posterior)
-    for name, found in (("SGD, one network", single), ("average of samples", average)):
-        shown = ", ".join(f"{m} {found[m]:.4f}" for m in ("accuracy", "nll", "ece"))
+    for name, scores in (("SGD, one network", single), ("average of samples", average)):
+        shown = ", ".join(f"{m} {scores[m]:.4f}" for m in ("accuracy", "nll", "ece"))
         print(f"{name:20}{shown}")
     return {"samples": samples, "baseline nll": single["nll"], **average}
 

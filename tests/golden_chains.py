@@ -94,9 +94,9 @@ def compiled_cases():
     }
 
 
-def draws(found):
+def draws(run):
     """The arrays of some chains, by name."""
-    trees = {"theta": found.theta, "guide": found.guide}
+    trees = {"theta": run.theta, "guide": run.guide}
     named = {k: v if isinstance(v, dict) else {"": v} for k, v in trees.items() if v is not None}
     return {f"{k}.{name}": v.numpy() for k, tree in named.items() for name, v in tree.items()}
 
@@ -140,9 +140,9 @@ def fitted(kind, settings):
     """What a fit learns and predicts, by name."""
     x, y = load_iris(return_X_y=True) if kind is EntropyMCMCClassifier else wave()
     model = kind(**QUICK | settings).fit(x, y)
-    found = {"predictions": model.sample_predictions(x[::10]), "heats": model.heats_}
-    found["chosen"] = np.array([model.prior_variance_, model.lr_, *model.hidden_layer_sizes_])
-    return found | {"weights": model.weights_}
+    arrays = {"predictions": model.sample_predictions(x[::10]), "heats": model.heats_}
+    arrays["chosen"] = np.array([model.prior_variance_, model.lr_, *model.hidden_layer_sizes_])
+    return arrays | {"weights": model.weights_}
 
 
 def digest(arrays):
@@ -173,14 +173,14 @@ def machine():
 def record():
     """Every case, in one thread, for the file."""
     torch.set_num_threads(1)
-    found = {
+    recorded = {
         name: case() for name, case in {**chain_cases(), **compiled_cases(), **fit_cases()}.items()
     }
     return {
         "machine": machine(),
         "machine of fits": machine(),
-        "hashes": {name: digest(arrays) for name, arrays in found.items()},
-        "numbers": {name: few_numbers(arrays) for name, arrays in found.items()},
+        "hashes": {name: digest(arrays) for name, arrays in recorded.items()},
+        "numbers": {name: few_numbers(arrays) for name, arrays in recorded.items()},
     }
 
 

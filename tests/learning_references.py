@@ -42,8 +42,8 @@ def half_square(output, target):
 def of_population(loss, copies, size, n, **options):
     """λ̂ per copy, and the whole estimate."""
     sampling = flatness.LocalSampling(num_data=n, batch_size=None, **options)
-    found = estimate(Population(loss, copies, size), mean, rows(1), sampling)
-    return found.value / copies, found
+    coefficient = estimate(Population(loss, copies, size), mean, rows(1), sampling)
+    return coefficient.value / copies, coefficient
 
 
 def normal_crossing(exponents):

@@ -1,8 +1,8 @@
 """Break the samplers on purpose, one way at a time, and see that a test notices.
 
 Run as a script: `python tests/mutations.py [NAME …]`. It copies the package, applies one edit, runs
-the tests of the laws and equations against the copy, and demands that they fail; with no edit they
-must pass. `make test` runs it through tests/test_mutations.py.
+the tests of distributions and equations against the copy, and demands that they fail; with no edit
+they must pass. `make test` runs it through tests/test_mutations.py.
 """
 
 import os
@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RULES = "samplers/entropy_mcmc.py"
 
-COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "law_of_a_collapsed or independent"]
+COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "of_a_collapsed or independent"]
 REPLICAS = ["tests/samplers/test_replicas.py", "-k", "equations or noise_of_their_own"]
-CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or law_of_replicas"]
-STACKED = ["tests/chains/test_replicas.py", "-k", "law_of_stacked and euler"]
+CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or distribution_of_replicas"]
+STACKED = ["tests/chains/test_replicas.py", "-k", "distribution_of_stacked and euler"]
 PSGLD = ["tests/samplers/test_psgld.py", "tests/samplers/test_equations.py", "-k", "psgld"]
 # name: (file, text in the source, its wrong replacement[, the tests that must notice])
 MUTANTS = {
@@ -197,7 +197,7 @@ MUTANTS = {
     ),
 }
 TESTS = [
-    *("tests/samplers/test_equations.py", "tests/samplers/test_laws.py"),
+    *("tests/samplers/test_equations.py", "tests/samplers/test_distributions.py"),
     *("-k", "not acceptance_c and not acceptance_d and not temperature_zero"),
 ]
 STALE, SURVIVED = "STALE", "SURVIVED"

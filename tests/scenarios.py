@@ -1,4 +1,4 @@
-"""Targets whose law is known in closed form, and the algebra that gives it.
+"""Targets whose distribution is known in closed form, and the algebra that gives it.
 
 On a quadratic energy every sampler is a linear map z ← Mz + Bξ, ξ ~ N(0, I). `linear_map` reads M
 and B off a naive step by probing it with unit vectors; the covariance after K steps and the
@@ -48,9 +48,9 @@ def covariance_z(samples, sigma):
     The standard error of E[xy] over n draws is √((Σxx·Σyy + Σxy²)/n).
     """
     n = samples.shape[1]
-    found = samples @ samples.T / n
+    actual = samples @ samples.T / n
     error = np.sqrt((np.outer(np.diag(sigma), np.diag(sigma)) + sigma**2) / n)
-    return (found - sigma) / error
+    return (actual - sigma) / error
 
 
 # The paper's two-mode landscape ½N([−2,−1], 0.5 I) + ½N([2,1], I); 0.5 is a variance.

@@ -52,8 +52,8 @@ def ranks(make, step_size, relaxation):
     return {name: counts.numpy().astype(int) for name, counts in below.items()}
 
 
-def p_value(found):
-    return chisquare(np.bincount(found, minlength=BINS)).pvalue
+def p_value(actual):
+    return chisquare(np.bincount(actual, minlength=BINS)).pvalue
 
 
 def emcmc(rule):
@@ -70,7 +70,7 @@ def power(variance_factor, level):
     return ncx2.sf(chi2.isf(level, BINS - 1), BINS - 1, shift)
 
 
-LAWS = {
+VARIANCES = {
     "sgld": lambda alpha: theory.sgld_variance(alpha, CURVATURE),
     "euler": lambda alpha: theory.euler_covariance(alpha, CURVATURE, ETA).theta,
     "exact": lambda alpha: theory.exact_covariance(alpha, CURVATURE, ETA).theta,
@@ -81,10 +81,10 @@ LAWS = {
 def test_the_bias_is_below_the_power(method):
     """Small step: a bias of 2 % makes 1 failure in 10,000 at most 1.3. Large step: over 54 % too
     wide, found with p < 1e-6 at least 998 times in 1,000."""
-    small = CURVATURE * LAWS[method](SMALL / CURVATURE)
+    small = CURVATURE * VARIANCES[method](SMALL / CURVATURE)
     assert 1 < small < 1.025
     assert power(small, 1e-4) < 1.3e-4
-    large = CURVATURE * LAWS[method]((TIGHT if method == "euler" else LARGE) / CURVATURE)
+    large = CURVATURE * VARIANCES[method]((TIGHT if method == "euler" else LARGE) / CURVATURE)
     assert large > 1.54
     assert power(large, 1e-6) > 0.998
 
@@ -93,27 +93,29 @@ def test_the_bias_is_below_the_power(method):
 def test_ranks_are_uniform_at_a_small_step(method):
     alpha = SMALL / CURVATURE
     if method == "sgld":
-        found = ranks(SGLD, alpha, -1 / math.log1p(-SMALL))
-        assert p_value(found["theta"]) > 1e-4
+        drawn_ranks = ranks(SGLD, alpha, -1 / math.log1p(-SMALL))
+        assert p_value(drawn_ranks["theta"]) > 1e-4
         return
-    found = ranks(emcmc(method), alpha, theory.relaxation_steps(CURVATURE, CURVATURE, ETA, alpha))
-    assert p_value(found["theta"]) > 1e-4
-    assert p_value(found["guide"]) > 1e-4
+    drawn_ranks = ranks(
+        emcmc(method), alpha, theory.relaxation_steps(CURVATURE, CURVATURE, ETA, alpha)
+    )
+    assert p_value(drawn_ranks["theta"]) > 1e-4
+    assert p_value(drawn_ranks["guide"]) > 1e-4
 
 
 @pytest.mark.parametrize("method", ["sgld", "euler", "exact"])
 def test_ranks_are_not_uniform_at_a_large_step(method):
-    """The law is too wide: true values fall into the middle ranks far too often."""
+    """The distribution is too wide: true values fall into the middle ranks far too often."""
     alpha = (TIGHT if method == "euler" else LARGE) / CURVATURE
-    found = ranks(SGLD if method == "sgld" else emcmc(method), alpha, 5)["theta"]
-    assert p_value(found) < 1e-6
-    edges = np.isin(found, (0, BINS - 1)).mean()
+    drawn_ranks = ranks(SGLD if method == "sgld" else emcmc(method), alpha, 5)["theta"]
+    assert p_value(drawn_ranks) < 1e-6
+    edges = np.isin(drawn_ranks, (0, BINS - 1)).mean()
     assert edges < 0.75 * 2 / BINS
 
 
 def test_ranks_find_a_wrong_prior():
     """Four times the weight decay: a prior that is too narrow gives ranks at both ends."""
     wrong = lambda params, **o: SGLD(params, **{**o, "weight_decay": 4 * DECAY})  # noqa: E731
-    found = ranks(wrong, SMALL / CURVATURE, -1 / math.log1p(-SMALL))["theta"]
-    assert p_value(found) < 1e-12
-    assert np.isin(found, (0, BINS - 1)).mean() > 2 * 2 / BINS
+    drawn_ranks = ranks(wrong, SMALL / CURVATURE, -1 / math.log1p(-SMALL))["theta"]
+    assert p_value(drawn_ranks) < 1e-12
+    assert np.isin(drawn_ranks, (0, BINS - 1)).mean() > 2 * 2 / BINS

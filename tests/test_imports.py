@@ -44,8 +44,8 @@ def modules_imported(path):
 def parts_imported(part):
     """Other parts that a part imports; `errors` is for all."""
     names = [n.split(".") for p in FILES if part_of(p) == part for n in modules_imported(p)]
-    found = {each[1] for each in names if each[0] == "entropy_mcmc" and len(each) > 1}
-    return found - {part, "errors", "__version__"}
+    parts = {each[1] for each in names if each[0] == "entropy_mcmc" and len(each) > 1}
+    return parts - {part, "errors", "__version__"}
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -40,8 +40,8 @@ SHORT = {"epochs": 4, "cycles": 1, "batch_size": 20, "samples_per_cycle": 1, "bu
 
 def rows():
     """Mistake → what happens, of every table of the page."""
-    found = dict(ROW.findall(PAGE.read_text()))
-    return {k: v for k, v in found.items() if k != "mistake" and not set(k) <= set("-: ")}
+    mistakes = dict(ROW.findall(PAGE.read_text()))
+    return {k: v for k, v in mistakes.items() if k != "mistake" and not set(k) <= set("-: ")}
 
 
 def mistake(title):

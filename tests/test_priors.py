@@ -33,16 +33,16 @@ def test_one_variance_is_one_group_in_the_model_s_order():
 
 
 def test_every_kind_has_its_own():
-    found = variances(prior_groups(network(), 0.5, scale="fan-in", biases=2.0, norms=math.inf))
-    assert found == {
+    by_kind = variances(prior_groups(network(), 0.5, scale="fan-in", biases=2.0, norms=math.inf))
+    assert by_kind == {
         "0.weight": 0.5 / 27, "0.bias": 2.0, "1.weight": math.inf, "1.bias": math.inf,
         "3.weight": 0.5 / 36, "3.bias": 2.0, "4.weight": math.inf, "4.bias": math.inf,
     }  # fmt: skip
 
 
 def test_biases_and_norms_are_not_scaled_by_fan_in():
-    found = variances(prior_groups(network(), 0.5, scale="fan-in"))
-    assert {found[name] for name in ("0.bias", "1.weight", "3.bias", "4.bias")} == {0.5}
+    by_kind = variances(prior_groups(network(), 0.5, scale="fan-in"))
+    assert {by_kind[name] for name in ("0.bias", "1.weight", "3.bias", "4.bias")} == {0.5}
 
 
 def test_filter_response_norm_is_a_norm():
@@ -68,14 +68,14 @@ def test_frozen_and_shared_parameters():
 @every
 def test_every_sampler_takes_the_groups_and_n_does_not_change_the_prior(case):
     """λN is the same for both N, for every group."""
-    found = []
+    actual = []
     for num_data in (1_000, 50_000):
         options = {k: v for k, v in case.options.items() if k != "weight_decay"}
         groups = prior_groups(network(), 0.5, scale="fan-in", biases=2.0, norms=math.inf)
         sampler = case.sampler(groups, **{**options, "num_data": num_data})
-        found.append([num_data * group["weight_decay"] for group in sampler.param_groups])
-    assert found[0] == pytest.approx(found[1])
-    assert found[0] == pytest.approx([27 / 0.5, 1 / 2.0, 0.0, 36 / 0.5])
+        actual.append([num_data * group["weight_decay"] for group in sampler.param_groups])
+    assert actual[0] == pytest.approx(actual[1])
+    assert actual[0] == pytest.approx([27 / 0.5, 1 / 2.0, 0.0, 36 / 0.5])
 
 
 def test_torch_s_optimizers_get_weight_decay():
@@ -84,7 +84,7 @@ def test_torch_s_optimizers_get_weight_decay():
     assert [group["weight_decay"] for group in sgd.param_groups] == [pytest.approx(0.02), 0.0]
 
 
-def test_the_law_of_each_group_is_its_prior():
+def test_the_distribution_of_each_group_is_its_prior():
     """A flat loss: variance v/(1 − lr·λ/2) in each group, 20,000 coordinates, ± 4 standard errors.
 
     A false alarm once in 8,000 runs.

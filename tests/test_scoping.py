@@ -82,7 +82,7 @@ def test_the_limit_is_that_of_the_whole_schedule():
     assert len({a for a, _ in results}) == 2
 
 
-def test_samples_have_the_law_of_the_narrow_eta():
+def test_samples_have_the_distribution_of_the_narrow_eta():
     """Var(θ−θ_a) of 20,000 coordinates at the end of a noisy part of constant lr.
 
     e^{-4·60·0.04/0.4} of the start is left of it; and the thermometer reads T.
@@ -97,8 +97,8 @@ def test_samples_have_the_law_of_the_narrow_eta():
         thermometer.step()
         cycle.step()
     gap = param.detach().double().numpy() - sampler.state[param]["guide"].double().numpy()
-    law = theory.euler_covariance(0.4 / 10, h, 0.4, T)
-    expected = law.theta + law.guide - 2 * law.cross
+    moments = theory.euler_covariance(0.4 / 10, h, 0.4, T)
+    expected = moments.theta + moments.guide - 2 * moments.cross
     assert np.abs(covariance_z(gap[None], np.array([[expected]]))).max() < 4.5
     reading = thermometer.read(curvature=h)
     assert abs(reading.ratio - 1) < 4.5 * reading.error

@@ -74,11 +74,11 @@ def test_gradients_are_those_of_autograd(name, sizes, own_rows):
     x = torch.randn(3 if own_rows else 1, 7, 4, generator=generator, dtype=torch.float64)
     pull = torch.randn(3, 2, 7, generator=generator, dtype=torch.float64)
     _, trace = forward(form, form.layers(flat), x)
-    found = torch.full_like(flat, math.nan)
-    backward(form, form.layers(flat), x, trace, pull, form.layers(found))
+    actual = torch.full_like(flat, math.nan)
+    backward(form, form.layers(flat), x, trace, pull, form.layers(actual))
     leaf = flat.clone().requires_grad_()
     (forward(form, form.layers(leaf), x)[0] * pull).sum().backward()
-    torch.testing.assert_close(found, leaf.grad)
+    torch.testing.assert_close(actual, leaf.grad)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -101,14 +101,14 @@ def test_slopes_are_those_of_the_mean_loss_of_each_chain(weighted):
     entropy = F.cross_entropy(outputs + offset[:, None], labels, reduction="none")
     (entropy * each).mean(dim=1).sum().backward()
     hot = F.one_hot(labels, 3).float()
-    found = Categorical(offset).slopes(outputs.detach(), hot, weights)
-    torch.testing.assert_close(found, outputs.grad)
+    slopes = Categorical(offset).slopes(outputs.detach(), hot, weights)
+    torch.testing.assert_close(slopes, outputs.grad)
     line = torch.randn(2, 1, 5, generator=generator).requires_grad_()
     targets = torch.randn(2, 5, 1, generator=generator)
     half = 0.5 * (line - targets.mT).square().squeeze(1)
     (half * each).mean(dim=1).sum().backward()
-    found = Gaussian(1.0, 0.0, 5).slopes(line.detach(), targets, weights)
-    torch.testing.assert_close(found, line.grad)
+    slopes = Gaussian(1.0, 0.0, 5).slopes(line.detach(), targets, weights)
+    torch.testing.assert_close(slopes, line.grad)
 
 
 def test_run_is_the_rule_on_the_posterior_energy():

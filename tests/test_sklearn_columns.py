@@ -18,12 +18,12 @@ def ones(values):
 
 def test_plain_numbers_are_standardised():
     values = np.array([1.0, 2.0, 4.0, 5.0])
-    found = Numbers.of(values, ones(values)).inputs(values)
-    np.testing.assert_allclose(found[:, 0], (values - 3) / values.std())
+    actual = Numbers.of(values, ones(values)).inputs(values)
+    np.testing.assert_allclose(actual[:, 0], (values - 3) / values.std())
     weights = np.array([2.0, 1.0, 1.0, 0.0])
-    found = Numbers.of(values, weights).inputs(values)[:, 0]
-    assert np.average(found, weights=weights) == pytest.approx(0)
-    assert np.average(found**2, weights=weights) == pytest.approx(1)
+    actual = Numbers.of(values, weights).inputs(values)[:, 0]
+    assert np.average(actual, weights=weights) == pytest.approx(0)
+    assert np.average(actual**2, weights=weights) == pytest.approx(1)
 
 
 def test_a_constant_column_is_zero():

@@ -62,10 +62,12 @@ def test_quantiles_solve_the_equation():
     draws = np.random.default_rng(0)
     means, scales = 3 * draws.standard_normal((5, 7)), draws.uniform(0.1, 2, (5, 7))
     for probability in (0.025, 0.5, 0.9):
-        found = mixture_quantiles(means, scales, probability)
-        np.testing.assert_allclose(norm.cdf(found, means, scales).mean(axis=0), probability)
-        found = mixture_quantiles(means, scales, probability, 4.0)
-        np.testing.assert_allclose(student.cdf(found, 4, means, scales).mean(axis=0), probability)
+        quantiles = mixture_quantiles(means, scales, probability)
+        np.testing.assert_allclose(norm.cdf(quantiles, means, scales).mean(axis=0), probability)
+        quantiles = mixture_quantiles(means, scales, probability, 4.0)
+        np.testing.assert_allclose(
+            student.cdf(quantiles, 4, means, scales).mean(axis=0), probability
+        )
 
 
 def test_folds_hold_out_each_row_once():
@@ -85,7 +87,7 @@ def test_held_out_nll_is_that_of_the_average_of_a_chain():
     offset = torch.tensor([0.3, -0.1])
     rows = torch.tensor([[0, 1, 2], [3, 4, 5], [5, 6, 7]])
     table = Table(x, torch.eye(2)[labels])
-    found = held_out_nll(draws, plan, table, Categorical(offset), rows)
+    actual = held_out_nll(draws, plan, table, Categorical(offset), rows)
     for chain in range(3):
         for place, row in enumerate(rows[chain]):
             chances = [
@@ -95,7 +97,7 @@ def test_held_out_nll_is_that_of_the_average_of_a_chain():
                 .item()
                 for flat in draws.flat
             ]
-            assert found[chain, place].item() == pytest.approx(-math.log(sum(chances) / 2), 1e-5)
+            assert actual[chain, place].item() == pytest.approx(-math.log(sum(chances) / 2), 1e-5)
 
 
 def given(table):
@@ -163,32 +165,32 @@ def test_twins_tell_noise_from_spread():
     centre = centre + spread * torch.randn(2, rows, generator=generator)
     errors = torch.stack([centre + spread * torch.randn(2, rows, generator=generator)] * 2)
     errors[1] = centre + spread * torch.randn(2, rows, generator=generator)
-    found = noise_variances(errors)
+    variances = noise_variances(errors)
     # Each row's difference has a standard deviation below 4·(noise + spread)²: 5 standard errors.
     tolerance = 5 * 4 * (noise + spread).square().squeeze() / math.sqrt(rows)
-    assert ((found - noise.square().squeeze()).abs() < tolerance).all()
+    assert ((variances - noise.square().squeeze()).abs() < tolerance).all()
     apart = torch.tensor([[[10.0]], [[-10.0]]])
     assert noise_variances(apart).tolist() == [0.0]
 
 
 def test_errors_are_grouped_by_twin_and_candidate():
     values = torch.arange(12)[:, None] + torch.tensor([0.0, 0.5])
-    found = grouped(values)  # chains in the order candidate, fold, twin
-    assert found.shape == (2, 2, 6)
-    assert found[0, 0].tolist() == [0.0, 0.5, 2.0, 2.5, 4.0, 4.5]
-    assert found[1, 1].tolist() == [7.0, 7.5, 9.0, 9.5, 11.0, 11.5]
+    actual = grouped(values)  # chains in the order candidate, fold, twin
+    assert actual.shape == (2, 2, 6)
+    assert actual[0, 0].tolist() == [0.0, 0.5, 2.0, 2.5, 4.0, 4.5]
+    assert actual[1, 1].tolist() == [7.0, 7.5, 9.0, 9.5, 11.0, 11.5]
     assert grouped(values.expand(5, 12, 2)).shape == (5, 2, 2, 6)
 
 
 def test_held_out_likelihood_is_that_of_the_mixture():
     errors = np.random.default_rng(0).standard_normal((4, 2, 3))
-    found = log_likelihoods(torch.from_numpy(errors))
+    likelihoods = log_likelihoods(torch.from_numpy(errors))
     for i in (0, 30, 65):
         density = norm.pdf(errors, scale=math.sqrt(GRID[i])).mean(axis=0)
         with np.errstate(divide="ignore"):
             wanted = np.log(density).mean(axis=1)
         finite = np.isfinite(wanted)
-        np.testing.assert_allclose(found[i].numpy()[finite], wanted[finite], rtol=1e-4)
+        np.testing.assert_allclose(likelihoods[i].numpy()[finite], wanted[finite], rtol=1e-4)
 
 
 @pytest.mark.parametrize("priors", [(0.02, 1.0, 0.02), (0.02, 0.02, 1.0), (1.0,)])
@@ -198,10 +200,10 @@ def test_the_pilot_picks_the_prior_that_can_fit(priors):
     x = torch.randn(60, 2, generator=generator)
     y = x[:, :1] + 0.1 * torch.randn(60, 1, generator=generator)
     plan = Plan(**vars(PLAN) | {"steps": 800, "lr": 0.3, "momentum": 0.9})
-    found = pilot(plan, Table(x, y), ((8,), "tanh"), priors)
-    assert found.candidates[found.best].prior_variance == 1.0
-    assert 0.05**2 < found.noise < 0.2**2
-    assert sorted(found.rows.tolist()) == list(range(60))
+    choice = pilot(plan, Table(x, y), ((8,), "tanh"), priors)
+    assert choice.candidates[choice.best].prior_variance == 1.0
+    assert 0.05**2 < choice.noise < 0.2**2
+    assert sorted(choice.rows.tolist()) == list(range(60))
 
 
 def test_heats_follow_the_held_out_rows():
@@ -218,17 +220,17 @@ def test_heats_follow_the_held_out_rows():
 def test_log_density_is_that_of_the_mixture(degrees):
     errors = np.random.default_rng(0).standard_normal((4, 3))
     scales = np.array([0.5, 1.0, 2.0])
-    law = norm(0, scales) if math.isinf(degrees) else student(degrees, 0, scales)
-    found = mixture_log_density(torch.from_numpy(errors), torch.from_numpy(scales**2), degrees)
-    np.testing.assert_allclose(found.numpy(), np.log(law.pdf(errors).mean(axis=0)))
+    noise = norm(0, scales) if math.isinf(degrees) else student(degrees, 0, scales)
+    density = mixture_log_density(torch.from_numpy(errors), torch.from_numpy(scales**2), degrees)
+    np.testing.assert_allclose(density.numpy(), np.log(noise.pdf(errors).mean(axis=0)))
 
 
 def test_slope_of_the_log_variance_is_that_of_autograd():
     g = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     squares = torch.rand(1, 5, 1)
     (0.5 * (g + squares.mT * (-g).exp())).mean(dim=(1, 2)).sum().backward()
-    found = LogVariance().slopes(g.detach(), squares, None)
-    torch.testing.assert_close(found, g.grad)
+    slopes = LogVariance().slopes(g.detach(), squares, None)
+    torch.testing.assert_close(slopes, g.grad)
 
 
 def test_more_freedom_must_pay():

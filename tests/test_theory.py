@@ -1,4 +1,4 @@
-"""Closed forms against Σ = MΣMᵀ + Q; bounds against the exact Gaussian law of the chains."""
+"""Closed forms against Σ = MΣMᵀ + Q; bounds against the chains' exact Gaussian distribution."""
 
 import math
 
@@ -28,13 +28,13 @@ def joint_hessian(h, eta):
     return np.array([[h + c, -c], [-c, c]])
 
 
-def euler_law(alpha, h, eta, T, V):
+def euler_recursion(alpha, h, eta, T, V):
     step = np.eye(2) - alpha * joint_hessian(h, eta)
     noise = 2 * alpha * T * np.eye(2) + alpha**2 * np.diag([V, 0.0])
     return step, noise
 
 
-def exact_law(alpha, h, eta, T, V):
+def exact_recursion(alpha, h, eta, T, V):
     to_sum = np.array([[0.5, 0.5], [1.0, -1.0]])
     back = np.linalg.inv(to_sum)
     e = math.exp(-2 * alpha / eta)
@@ -44,7 +44,7 @@ def exact_law(alpha, h, eta, T, V):
     return move @ kick, move @ np.diag([alpha**2 * V, 0]) @ move.T + fresh
 
 
-def gibbs_law(alpha, h, eta, T, V):
+def gibbs_recursion(alpha, h, eta, T, V):
     c = 1 / eta
     row = [1 - alpha * (h + c), alpha * c]
     shared = 2 * alpha * T + alpha**2 * V
@@ -53,15 +53,15 @@ def gibbs_law(alpha, h, eta, T, V):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
-    ("closed", "law"),
+    ("closed", "recursion"),
     [
-        (theory.euler_covariance, euler_law),
-        (theory.exact_covariance, exact_law),
-        (theory.gibbs_covariance, gibbs_law),
+        (theory.euler_covariance, euler_recursion),
+        (theory.exact_covariance, exact_recursion),
+        (theory.gibbs_covariance, gibbs_recursion),
     ],
 )
-def test_pair_covariance_solves_the_lyapunov_equation(closed, law, case):
-    expected = pair(solve_discrete_lyapunov(*law(*case)))
+def test_pair_covariance_solves_the_lyapunov_equation(closed, recursion, case):
+    expected = pair(solve_discrete_lyapunov(*recursion(*case)))
     assert closed(*case) == pytest.approx(expected, rel=1e-8)
 
 
@@ -77,7 +77,7 @@ def test_momentum_covariance_solves_the_lyapunov_equation(alpha, h, eta, mu):
     assert closed == pytest.approx(pair(sigma), rel=1e-8)
 
 
-def averaged_law(alpha, h, eta, T, V):
+def averaged_recursion(alpha, h, eta, T, V):
     """Of (θ, θ_a, ε_last of both): θ' = θ − αA·θ + √(2αT)·(ε_last + ε)/2."""
     half = math.sqrt(2 * alpha * T) / 2 * np.eye(2)
     step = np.block([[np.eye(2) - alpha * joint_hessian(h, eta), half], [np.zeros((2, 4))]])
@@ -87,11 +87,11 @@ def averaged_law(alpha, h, eta, T, V):
 
 @pytest.mark.parametrize("case", CASES)
 def test_averaged_covariance_solves_the_lyapunov_equation(case):
-    expected = pair(solve_discrete_lyapunov(*averaged_law(*case)))
+    expected = pair(solve_discrete_lyapunov(*averaged_recursion(*case)))
     assert theory.averaged_covariance(*case) == pytest.approx(expected, rel=1e-8)
 
 
-def splitting_law(A, alpha, mu, T, kicks):
+def splitting_recursion(A, alpha, mu, T, kicks):
     """B A O A of (z, v) with the Hessian A; `kicks` are the variances of gradient noise."""
     n, one = len(A), np.eye(len(A))
     B = np.block([[one, 0 * one], [-2 * alpha / (1 + mu) * A, one]])
@@ -108,7 +108,9 @@ def splitting_law(A, alpha, mu, T, kicks):
 def test_splitting_covariance_solves_the_lyapunov_equation(alpha, h, eta, mu):
     """θ, θ_a and, as `sghmc.py` derives them, the velocities: Cov = βT/2, Var = βT."""
     T, beta = 0.3, 2 * alpha / (1 + mu)
-    sigma = solve_discrete_lyapunov(*splitting_law(joint_hessian(h, eta), alpha, mu, T, [0.0, 0.0]))
+    sigma = solve_discrete_lyapunov(
+        *splitting_recursion(joint_hessian(h, eta), alpha, mu, T, [0.0, 0.0])
+    )
     closed = theory.averaged_covariance(alpha, h, eta, T, momentum=mu)
     assert closed == pytest.approx(pair(sigma[:2, :2]), rel=1e-8)
     np.testing.assert_allclose(sigma[2:, 2:], beta * T * np.eye(2), atol=1e-12)
@@ -118,13 +120,13 @@ def test_splitting_covariance_solves_the_lyapunov_equation(alpha, h, eta, mu):
 @pytest.mark.parametrize("mu", [0.0, 0.6])
 def test_collapsed_covariance_solves_the_lyapunov_equation(mu):
     alpha, h, eta, T, V = 0.2, 3.0, 0.7, 0.5, 1.7
-    split = solve_discrete_lyapunov(*splitting_law(np.array([[h]]), alpha, mu, T, [V]))[0, 0]
+    split = solve_discrete_lyapunov(*splitting_recursion(np.array([[h]]), alpha, mu, T, [V]))[0, 0]
     for integrator in ("lm",) * (mu == 0) + ("baoab",):
-        found = theory.collapsed_covariance(alpha, h, eta, T, V, mu, integrator)
-        assert found == pytest.approx((split, split, split + eta * T), rel=1e-9)
+        covariance = theory.collapsed_covariance(alpha, h, eta, T, V, mu, integrator)
+        assert covariance == pytest.approx((split, split, split + eta * T), rel=1e-9)
     plain = theory.sgld_variance(alpha, h, T, V, momentum=mu)
-    found = theory.collapsed_covariance(alpha, h, eta, T, V, mu)
-    assert found == pytest.approx((plain, plain, plain + eta * T), rel=1e-9)
+    covariance = theory.collapsed_covariance(alpha, h, eta, T, V, mu)
+    assert covariance == pytest.approx((plain, plain, plain + eta * T), rel=1e-9)
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.6])
@@ -136,11 +138,11 @@ def test_sgld_variance_solves_the_lyapunov_equation(mu):
     assert theory.sgld_variance(alpha, h, T, V, momentum=mu) == pytest.approx(sigma, rel=1e-9)
 
 
-def test_acceptance_numbers_of_the_findings():
-    law = theory.euler_covariance(0.1, 1.0, 0.5)
-    assert law.theta == pytest.approx(1.059603, abs=1e-6)
-    assert law.guide == pytest.approx(1.556291, abs=1e-6)
-    assert law.difference == pytest.approx(0.629139, abs=1e-6)
+def test_moments_of_one_pair_to_six_digits():
+    moments = theory.euler_covariance(0.1, 1.0, 0.5)
+    assert moments.theta == pytest.approx(1.059603, abs=1e-6)
+    assert moments.guide == pytest.approx(1.556291, abs=1e-6)
+    assert moments.difference == pytest.approx(0.629139, abs=1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -185,7 +187,9 @@ def test_max_step_size_agrees_with_the_condition_on_eta():
 
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 10.0])
 def test_exact_rule_is_stable_up_to_its_limit_for_every_eta(eta):
-    step, _ = exact_law(0.999 * theory.max_step_size(3.0, eta, rule="exact"), 3.0, eta, 1.0, 0.0)
+    step, _ = exact_recursion(
+        0.999 * theory.max_step_size(3.0, eta, rule="exact"), 3.0, eta, 1.0, 0.0
+    )
     assert np.abs(np.linalg.eigvals(step)).max() < 1
 
 
@@ -193,8 +197,8 @@ def test_exact_rule_is_stable_up_to_its_limit_for_every_eta(eta):
 def test_suggested_step_size_has_the_promised_bias(mu):
     m, M, eta = 0.5, 8.0, 0.3
     alpha = theory.suggest_step_size(m, M, eta, bias=0.1, momentum=mu)
-    law = theory.momentum_covariance(alpha, M, eta, mu)
-    got = np.array([[law.theta, law.cross], [law.cross, law.guide]])
+    moments = theory.momentum_covariance(alpha, M, eta, mu)
+    got = np.array([[moments.theta, moments.cross], [moments.cross, moments.guide]])
     inflation = np.linalg.eigvals(got @ joint_hessian(M, eta)).real
     assert inflation.max() == pytest.approx(1.1)
 
@@ -217,7 +221,7 @@ def chain_w2(curvatures, eta, alpha, V, start, K):
     before = after = 0.0
     for h in curvatures:
         target = np.linalg.inv(joint_hessian(h, eta))
-        step, noise = euler_law(alpha, h, eta, 1.0, V)
+        step, noise = euler_recursion(alpha, h, eta, 1.0, V)
         mean, sigma = np.full(2, start), np.zeros((2, 2))
         before += mean @ mean + np.trace(target)
         for _ in range(K):
@@ -251,7 +255,7 @@ def test_corrected_theorem_1_holds_and_the_printed_one_fails_on_random_quadratic
         before, after = chain_w2(curvatures, eta, alpha, V, start, K)
         bound = theory.theorem1_printed(m, M, eta, alpha=alpha, w2_start=before, **common)
         printed_failures += after > bound
-    # The share depends on how problems are drawn: the findings' draw gave 80 of 400.
+    # The share depends on how problems are drawn: another draw gave 80 of 400.
     assert printed_failures >= 20
 
 
@@ -267,8 +271,8 @@ def test_the_chain_diverges_at_the_printed_step_size(c):
     assert after > 1e3 * bound
 
 
-def nested_law(curvatures, run, start, noisy):
-    """Exact law of Entropy-SG(L)D with the inner mean taken exactly.
+def nested_recursion(curvatures, run, start, noisy):
+    """Exact distribution of Entropy-SG(L)D with the inner mean taken exactly.
 
     Returns (W2 or gap at the start, the same after K steps, κ as a root mean square).
     """
@@ -311,13 +315,13 @@ def test_corrected_nested_theorems_hold_on_random_quadratics(noisy):
             kappa=0.0,
             inner_alpha=rng.uniform(0.001, 1) * 2 / (m + M + 2 / eta),
         )
-        before, after, kappa = nested_law(curvatures, run, 10 ** rng.uniform(-1, 2), noisy)
+        before, after, kappa = nested_recursion(curvatures, run, 10 ** rng.uniform(-1, 2), noisy)
         assert after <= bound(run._replace(kappa=kappa), before)
 
 
 def test_printed_theorem_3_contracts_too_fast():
     run = NestedRun(1.0, 1.0, eta=1.0, alpha=0.01, d=1, sigma=0.0, K=1000, L=3000, kappa=0.0)
-    before, after, kappa = nested_law([1.0], run, 1e6, noisy=True)
+    before, after, kappa = nested_recursion([1.0], run, 1e6, noisy=True)
     run = run._replace(kappa=kappa)
     assert after > theory.theorem3_printed(run, before)
     assert after <= theory.theorem3_corrected(run, before)
@@ -325,7 +329,7 @@ def test_printed_theorem_3_contracts_too_fast():
 
 def test_printed_theorem_2_forgets_the_square_of_the_bias():
     run = NestedRun(1.0, 1.0, eta=1.0, alpha=1e-3, d=1, sigma=0.0, K=20000, L=1, kappa=0.0)
-    before, after, kappa = nested_law([1.0], run, 1e4, noisy=False)
+    before, after, kappa = nested_recursion([1.0], run, 1e4, noisy=False)
     run = run._replace(kappa=kappa)
     assert after > theory.theorem2_printed(run, before)
     assert after <= theory.theorem2_corrected(run, before)

@@ -102,5 +102,5 @@ def test_crps_of_quantiles_is_that_of_the_closed_form():
             return norm.logpdf(y)
 
     y = np.array([-1.0, 0.0, 0.7])
-    found = scores.ours(Normal(), np.zeros((3, 1)), y)[-1]
-    np.testing.assert_allclose(found, scores.gaussian_crps(y, 0.0, 1.0), atol=0.02)
+    actual = scores.ours(Normal(), np.zeros((3, 1)), y)[-1]
+    np.testing.assert_allclose(actual, scores.gaussian_crps(y, 0.0, 1.0), atol=0.02)

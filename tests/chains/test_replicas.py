@@ -35,8 +35,8 @@ def test_without_noise_a_chain_is_the_optimizer_step_for_step(rule):
         for number in range(3):
             with sampler.replica(number):
                 for name, p in net.named_parameters():
-                    found = draws.theta[name][1, step, number]
-                    torch.testing.assert_close(found, p.detach(), rtol=1e-4, atol=1e-5)
+                    actual = draws.theta[name][1, step, number]
+                    torch.testing.assert_close(actual, p.detach(), rtol=1e-4, atol=1e-5)
         with sampler.guide():
             for name, p in net.named_parameters():
                 torch.testing.assert_close(
@@ -44,7 +44,7 @@ def test_without_noise_a_chain_is_the_optimizer_step_for_step(rule):
                 )
 
 
-def moments(y, rule, **options):
+def z_scores(y, rule, **options):
     """Joint covariance of the last states of 20,000 chains on curvature h, as z-scores."""
     n, h, eta, T, lr = 10, 10.0, 0.5, 0.4, 0.6
     draws = chains.run(
@@ -62,13 +62,13 @@ def moments(y, rule, **options):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("y", [2, 4])
-def test_law_of_stacked_replicas(rule, y):
-    assert np.abs(moments(y, rule)).max() < BOUND
+def test_distribution_of_stacked_replicas(rule, y):
+    assert np.abs(z_scores(y, rule)).max() < BOUND
 
 
 @pytest.mark.soak
-def test_compiled_replicas_have_the_same_law():
-    assert np.abs(moments(2, "lm", compile=True)).max() < BOUND
+def test_compiled_replicas_have_the_same_distribution():
+    assert np.abs(z_scores(2, "lm", compile=True)).max() < BOUND
 
 
 def test_every_replica_draws_rows_of_its_own():

@@ -49,12 +49,12 @@ def flat_share(scale, weights, variances, power):
 
 
 def guide_share(scale, y):
-    """Of exp(yF): F is the log of a Gaussian mixture, whose peaks are s/(s+η) high."""
+    """Mass of exp(yF) there: F is the log of a Gaussian mixture, peaks s/(s+η) high."""
     return flat_share(scale, VARIANCES / (VARIANCES + ETA), VARIANCES + ETA, y)
 
 
 def posterior_share(scale, temperature):
-    """Of exp(−U/T)."""
+    """Mass of exp(−U/T) nearer the flat mean."""
     return flat_share(scale, np.ones(2), VARIANCES, 1 / temperature)
 
 
@@ -109,7 +109,7 @@ def test_closed_form_of_the_smoothed_posterior():
     np.testing.assert_allclose(np.diff(by_hand), np.diff(closed), rtol=1e-6)
 
 
-def test_odds_of_the_findings():
+def test_odds_in_the_papers_landscape():
     """At the paper's means 1.84, 4.62 and 14.6 : 1 for the guide; cooling leaves 2 : 1."""
     odds = [guide_share(1.0, y) / (1 - guide_share(1.0, y)) for y in (1, 4, 8)]
     np.testing.assert_allclose(odds, [1.842, 4.615, 14.62], rtol=1e-3)

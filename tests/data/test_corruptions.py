@@ -143,8 +143,8 @@ def test_noise_has_the_published_size():
         "speckle_noise": severities.SPECKLE_NOISE[0] * 128,
     }
     for name, size in expected.items():
-        found = float(corrupt(images, name, 1).float().std())
-        assert abs(found / (size**2 + 1 / 12) ** 0.5 - 1) < 4.5 / (2 * count) ** 0.5, name
+        spread = float(corrupt(images, name, 1).float().std())
+        assert abs(spread / (size**2 + 1 / 12) ** 0.5 - 1) < 4.5 / (2 * count) ** 0.5, name
     rate = severities.IMPULSE_NOISE[4]
     changed = corrupt(images, "impulse_noise", 5)
     for value in (0, 255):
@@ -188,11 +188,11 @@ def test_zoom_equals_scipy(factor):
     images = floats(pictures(2))
     cut = int(np.ceil(32 / factor))
     top = (32 - cut) // 2
-    for image, found in zip(images, blur.clipped_zoom(images, factor), strict=True):
+    for image, actual in zip(images, blur.clipped_zoom(images, factor), strict=True):
         part = image[top : top + cut, top : top + cut]
         large = ndimage.zoom(part, (factor, factor, 1), order=1)
         trim = (large.shape[0] - 32) // 2
-        np.testing.assert_allclose(found, large[trim : trim + 32, trim : trim + 32], atol=1e-5)
+        np.testing.assert_allclose(actual, large[trim : trim + 32, trim : trim + 32], atol=1e-5)
 
 
 @pytest.mark.parametrize("pair", severities.DEFOCUS_BLUR)
@@ -227,13 +227,13 @@ def test_sampling_equals_scipy():
     images = floats(pictures(2, side=16))
     rng = np.random.Generator(np.random.Philox(3))
     grid = rng.uniform(-6, 21, (2, 2, 16, 16))
-    found = digital._sample(images, grid)
+    sampled = digital._sample(images, grid)
     for n in range(2):
         for c in range(3):
             plane = ndimage.map_coordinates(
                 images[n, ..., c].astype(float), grid[n], order=1, mode="mirror"
             )
-            np.testing.assert_allclose(found[n, ..., c], plane, atol=1e-4)
+            np.testing.assert_allclose(sampled[n, ..., c], plane, atol=1e-4)
 
 
 def test_plasma_fills_the_range_and_is_smooth():

@@ -74,8 +74,8 @@ def test_workers_resume_and_random_access_agree(folder):
     assert all(map(torch.equal, batches.batch(5), alone[2]))
     with_workers = list(ImageBatches(ImageFolder(folder), 4, seed=3, workers=1).epoch(1, first=1))
     assert len(with_workers) == 2
-    for expected, found in zip(alone[1:], with_workers, strict=True):
-        assert all(map(torch.equal, expected, found))
+    for expected, actual in zip(alone[1:], with_workers, strict=True):
+        assert all(map(torch.equal, expected, actual))
 
 
 def test_ranks_share_a_batch(folder):

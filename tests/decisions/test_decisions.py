@@ -30,40 +30,40 @@ def scaled(probs, temperature):
 
 def test_the_temperature_is_that_of_lowest_nll():
     probs, labels = drawn(400, 1.7)
-    found = TemperatureScaling.fit(probs, labels)
+    scaling = TemperatureScaling.fit(probs, labels)
     grid = np.geomspace(0.5, 5, 400)
     best = min(grid, key=lambda t: metrics.nll(scaled(probs, t), labels))
-    assert found.temperature == pytest.approx(best, rel=0.01)
-    assert found(probs) == pytest.approx(scaled(probs, found.temperature), abs=1e-12)
-    assert found.nll_before == pytest.approx(metrics.nll(probs, labels), rel=1e-6)
-    assert found.nll_after == pytest.approx(metrics.nll(found(probs), labels), rel=1e-6)
-    assert found.nll_after <= found.nll_before
+    assert scaling.temperature == pytest.approx(best, rel=0.01)
+    assert scaling(probs) == pytest.approx(scaled(probs, scaling.temperature), abs=1e-12)
+    assert scaling.nll_before == pytest.approx(metrics.nll(probs, labels), rel=1e-6)
+    assert scaling.nll_after == pytest.approx(metrics.nll(scaling(probs), labels), rel=1e-6)
+    assert scaling.nll_after <= scaling.nll_before
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
 def test_the_temperature_of_the_labels_is_found(temperature):
     # Information of 1/τ per row is the variance of the log-probability; 5 standard errors, 1e-6.
     probs, labels = drawn(20_000, temperature, seed=3)
-    found = TemperatureScaling.fit(probs, labels)
+    scaling = TemperatureScaling.fit(probs, labels)
     true = scaled(probs, temperature)
     logs = np.log(probs)
     information = ((true * logs**2).sum(1) - (true * logs).sum(1) ** 2).sum()
-    assert abs(1 / found.temperature - 1 / temperature) < 5 / math.sqrt(information)
+    assert abs(1 / scaling.temperature - 1 / temperature) < 5 / math.sqrt(information)
 
 
 def test_the_most_probable_class_stays():
     probs, labels = drawn(300, 3.0)
-    found = TemperatureScaling.fit(probs, labels)
-    assert (found(probs).argmax(1) == probs.argmax(1)).all()
-    assert found(torch.tensor(probs)) == pytest.approx(found(probs))
+    scaling = TemperatureScaling.fit(probs, labels)
+    assert (scaling(probs).argmax(1) == probs.argmax(1)).all()
+    assert scaling(torch.tensor(probs)) == pytest.approx(scaling(probs))
 
 
 def test_a_probability_of_zero_is_no_infinity():
     probs, labels = drawn(500)
     probs[0], labels[0] = [1.0, 0.0, 0.0, 0.0], 1
-    found = TemperatureScaling.fit(probs, labels)
-    assert np.isfinite(found.nll_after)
-    assert np.isfinite(found(probs)).all()
+    scaling = TemperatureScaling.fit(probs, labels)
+    assert np.isfinite(scaling.nll_after)
+    assert np.isfinite(scaling(probs)).all()
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 0], [1, 0, 1]])

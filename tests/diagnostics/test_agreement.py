@@ -23,9 +23,9 @@ def test_independent_draws_are_not_flagged(chains, cycles, each):
 
     With R-hat above 1.05 as the limit, 10 draws were flagged in 97 of 100 cases.
     """
-    found = [agreements(*draws(chains, cycles, each, seed)) for seed in range(100)]
-    assert sum(any(a.verdict == "differ" for a in one) for one in found) <= 5
-    assert all(len(one) == 1 for one in found)
+    verdicts = [agreements(*draws(chains, cycles, each, seed)) for seed in range(100)]
+    assert sum(any(a.verdict == "differ" for a in one) for one in verdicts) <= 5
+    assert all(len(one) == 1 for one in verdicts)
 
 
 def test_predictions_that_all_move_together_are_not_flagged():
@@ -42,25 +42,25 @@ def test_predictions_that_all_move_together_are_not_flagged():
 )
 def test_chains_far_apart_differ(chains, cycles, each):
     """5 standard deviations apart."""
-    found = agreements(*draws(chains, cycles, each, 0, apart=5.0))
-    assert found[0].groups == "chains"
-    assert found[0].verdict == "differ"
-    assert found[0].rhat > 3
-    assert f"{chains} chains" in str(found[0])
+    agreement = agreements(*draws(chains, cycles, each, 0, apart=5.0))
+    assert agreement[0].groups == "chains"
+    assert agreement[0].verdict == "differ"
+    assert agreement[0].rhat > 3
+    assert f"{chains} chains" in str(agreement[0])
 
 
 def test_cycles_and_halves_that_differ():
     values, labels = draws(1, 4, 4, 0)
     values += 5 * torch.tensor([cycle for _, cycle in labels])[:, None]
-    (found,) = agreements(values, labels)
-    assert (found.groups, found.verdict) == ("cycles", "differ")
+    (agreement,) = agreements(values, labels)
+    assert (agreement.groups, agreement.verdict) == ("cycles", "differ")
     values, labels = draws(1, 1, 16, 0)
     values += torch.linspace(0, 6, 16)[:, None]
-    (found,) = agreements(values, labels)
-    assert (found.groups, found.verdict) == ("halves", "differ")
+    (agreement,) = agreements(values, labels)
+    assert (agreement.groups, agreement.verdict) == ("halves", "differ")
     # One draw in each of many cycles is one sequence.
-    (found,) = agreements(values, [(0, cycle) for cycle in range(16)])
-    assert (found.groups, found.verdict) == ("halves", "differ")
+    (agreement,) = agreements(values, [(0, cycle) for cycle in range(16)])
+    assert (agreement.groups, agreement.verdict) == ("halves", "differ")
 
 
 def test_a_certain_but_small_difference_is_said_to_be_small():
@@ -69,19 +69,19 @@ def test_a_certain_but_small_difference_is_said_to_be_small():
     labels = [(0, 0)] * 20 + [(1, 0)] * 20
     values = torch.randn(40, 200, generator=g)
     values[:20] += 0.35
-    (found,) = agreements(values, labels)
-    assert found.p <= 0.005
-    assert found.rhat < 1.1
-    assert found.verdict == "slightly"
+    (agreement,) = agreements(values, labels)
+    assert agreement.p <= 0.005
+    assert agreement.rhat < 1.1
+    assert agreement.verdict == "slightly"
 
 
 def test_too_few_draws_are_said():
     """Two cycles of two draws have three distinct labellings: p is never below 1/3."""
     values, labels = draws(1, 2, 2, 0)
     values += 9 * torch.tensor([cycle for _, cycle in labels])[:, None]
-    (found,) = agreements(values, labels)
-    assert found.p == pytest.approx(1 / 3)
-    assert found.verdict == "too few"
+    (agreement,) = agreements(values, labels)
+    assert agreement.p == pytest.approx(1 / 3)
+    assert agreement.verdict == "too few"
     assert agreements(values[:3], [(0, 0)] * 3) == ()
 
 

@@ -47,9 +47,9 @@ def chain(
 
 def test_a_run_is_diagnosed(tmp_path):
     posterior, thermometer = chain(tmp_path / "a")
-    found = diagnose(posterior, data()[0], thermometer=thermometer)
-    assert [role.role for role in found.roles] == ["theta", "guide"]
-    theta = found.roles[0]
+    diagnosis = diagnose(posterior, data()[0], thermometer=thermometer)
+    assert [role.role for role in diagnosis.roles] == ["theta", "guide"]
+    theta = diagnosis.roles[0]
     assert (theta.mixing.draws, theta.mixing.chains) == (8, 2)
     assert theta.mixing.rhat is not None
     # Batch-norm statistics are no weights: the distance is that of the parameters alone.
@@ -65,14 +65,14 @@ def test_a_run_is_diagnosed(tmp_path):
     within = (squares[:4, :4].sum() + squares[4:, 4:].sum()) / 24
     assert theta.weights.within == pytest.approx(float(within.sqrt()), rel=1e-6)
     assert theta.weights.between == pytest.approx(float(squares[:4, 4:].mean().sqrt()), rel=1e-6)
-    assert found.measured is not None
+    assert diagnosis.measured is not None
     assert len(thermometer.readings) >= 2
-    text = str(found)
+    text = str(diagnosis)
     for words in ("theta          8 draws in 2 cycles", "temperature", "another class"):
         assert words in text
     assert max(map(len, text.splitlines())) <= 100
     assert "nan" not in text
-    orders = [("problem", "warning", "note", "ok").index(a.severity) for a in found.advice]
+    orders = [("problem", "warning", "note", "ok").index(a.severity) for a in diagnosis.advice]
     assert orders == sorted(orders)
 
 
@@ -87,13 +87,13 @@ def test_thermometers_of_two_chains_are_pooled(tmp_path):
 
 def test_few_draws_and_several_chains(tmp_path):
     runs = [chain(tmp_path / str(seed), samples=1, seed=seed, steps=60)[0] for seed in (0, 1)]
-    found = diagnose(runs, data()[0])
-    assert found.roles[0].mixing.chains == 4
-    assert found.roles[0].mixing.ess is None
-    assert [a.verdict for a in found.roles[0].agreements] == ["too few"]
-    assert found.roles[0].weights.within is None
-    assert found.temperature is None
-    assert any("no R-hat" in advice.text for advice in found.advice)
+    diagnosis = diagnose(runs, data()[0])
+    assert diagnosis.roles[0].mixing.chains == 4
+    assert diagnosis.roles[0].mixing.ess is None
+    assert [a.verdict for a in diagnosis.roles[0].agreements] == ["too few"]
+    assert diagnosis.roles[0].weights.within is None
+    assert diagnosis.temperature is None
+    assert any("no R-hat" in advice.text for advice in diagnosis.advice)
 
 
 @pytest.mark.parametrize("cycles", [1, 2])
@@ -109,11 +109,11 @@ def test_several_chains_in_one_store(tmp_path, cycles):
             model.weight[0] += 10.0 * number
         posterior.collect(step=1000 * number + place, cycle=place // 3 if cycles == 2 else 0)
     options = {"chain_of": lambda sample: sample.step // 1000} if cycles == 1 else {}
-    found = diagnose(posterior, data()[0], **options).roles[0]
-    assert found.mixing.chains == 2 * cycles
-    assert found.weights.between > 2 * found.weights.within
-    assert [a.groups for a in found.agreements] == ["chains", "cycles"][:cycles]
-    assert found.agreements[0].verdict == "differ"
+    diagnosis = diagnose(posterior, data()[0], **options).roles[0]
+    assert diagnosis.mixing.chains == 2 * cycles
+    assert diagnosis.weights.between > 2 * diagnosis.weights.within
+    assert [a.groups for a in diagnosis.agreements] == ["chains", "cycles"][:cycles]
+    assert diagnosis.agreements[0].verdict == "differ"
 
 
 def test_regression_compares_means(tmp_path):
@@ -128,18 +128,18 @@ def test_regression_compares_means(tmp_path):
     means = posterior.sample_predictions(x)[..., 0].double()
     pairs = [(i, j) for i in range(4) for j in range(i)]
     expected = sum(float((means[i] - means[j]).square().mean()) for i, j in pairs) / 6
-    found = diagnose(posterior, x).roles[0].predictions
-    assert found.within == pytest.approx(expected**0.5)
-    assert found.between is None
+    diagnosis = diagnose(posterior, x).roles[0].predictions
+    assert diagnosis.within == pytest.approx(expected**0.5)
+    assert diagnosis.between is None
 
 
 @pytest.mark.parametrize("steps", [60, 600])
 def test_a_short_noisy_part_is_advised_against(tmp_path, steps):
     """Following the advice is enough for a reading; at 60 steps it takes the exact rule."""
     posterior, thermometer = chain(tmp_path / "a", eta=2.0, steps=steps, samples=1)
-    found = diagnose(posterior, data()[0], thermometer=thermometer)
-    assert found.measured is None
-    (item,) = [a for a in found.advice if "no temperature reading" in a.text]
+    diagnosis = diagnose(posterior, data()[0], thermometer=thermometer)
+    assert diagnosis.measured is None
+    (item,) = [a for a in diagnosis.advice if "no temperature reading" in a.text]
     assert item.severity == "note"
     factor, *rest = item.change.split("divide η by ")[1].split(",")[0].split(" with ")
     rule = "exact" if rest else "euler"
@@ -171,8 +171,8 @@ def test_advice_on_the_coupling():
 
 def test_near_copies_and_a_cold_posterior_are_noted(tmp_path):
     posterior, thermometer = chain(tmp_path / "a", temperature=1e-6)
-    found = diagnose(posterior, data()[0], thermometer=thermometer)
-    texts = " ".join(advice.text for advice in found.advice)
+    diagnosis = diagnose(posterior, data()[0], thermometer=thermometer)
+    texts = " ".join(advice.text for advice in diagnosis.advice)
     assert "near copies" in texts
     assert "colder than the Bayes posterior" in texts
 

@@ -13,10 +13,10 @@ CYCLES = [0, 0, 0, 1, 1, 2]
 
 def naive(values, distance):
     """Mean of a distance over pairs, within and between cycles."""
-    found = {True: [], False: []}
+    pairs = {True: [], False: []}
     for (a, x), (b, y) in itertools.combinations(zip(CYCLES, values, strict=True), 2):
-        found[a == b].append(distance(x, y))
-    return (sum(v) / len(v) for v in (found[True], found[False]))
+        pairs[a == b].append(distance(x, y))
+    return (sum(v) / len(v) for v in (pairs[True], pairs[False]))
 
 
 def draws():
@@ -29,9 +29,9 @@ def test_weights_against_a_loop():
     samples = draws()
     flat = [torch.cat([t.double().ravel() for t in sample]) for sample in samples]
     within, between = naive(flat, lambda x, y: float((x - y).square().sum()))
-    found = weight_distances(zip(CYCLES, samples, strict=True))
-    assert found.within == pytest.approx(within**0.5, rel=1e-9)
-    assert found.between == pytest.approx(between**0.5, rel=1e-9)
+    distances = weight_distances(zip(CYCLES, samples, strict=True))
+    assert distances.within == pytest.approx(within**0.5, rel=1e-9)
+    assert distances.between == pytest.approx(between**0.5, rel=1e-9)
 
 
 def test_weights_are_read_as_a_stream():
@@ -61,13 +61,13 @@ def test_disagreement_of_classes_and_means():
     g = torch.Generator().manual_seed(1)
     probs = torch.rand(6, 50, 3, generator=g)
     within, between = naive(probs.argmax(2), lambda x, y: float((x != y).double().mean()))
-    found = prediction_distances(probs, CYCLES)
-    assert (found.within, found.between) == (pytest.approx(within), pytest.approx(between))
+    distances = prediction_distances(probs, CYCLES)
+    assert (distances.within, distances.between) == (pytest.approx(within), pytest.approx(between))
     means = probs[..., 0]
     within, between = naive(means.double(), lambda x, y: float((x - y).square().mean()))
-    found = prediction_distances(means, CYCLES)
-    assert found.within == pytest.approx(within**0.5)
-    assert found.between == pytest.approx(between**0.5)
+    distances = prediction_distances(means, CYCLES)
+    assert distances.within == pytest.approx(within**0.5)
+    assert distances.between == pytest.approx(between**0.5)
     with pytest.raises(ConfigError, match="each of 6 samples, got 2"):
         prediction_distances(probs, [0, 1])
 
@@ -76,10 +76,10 @@ def test_exchangeable_is_a_valid_p_value():
     """300 runs of 3 × 4 exchangeable draws: p ≤ 0.1 in 10 % ± 5.2 % (three standard errors)."""
     g = torch.Generator().manual_seed(2)
     labels = [0] * 4 + [1] * 4 + [2] * 4
-    found = [
+    p_values = [
         exchangeable(torch.randn(12, 5, generator=g), labels, permutations=99) for _ in range(300)
     ]
-    assert sum(p <= 0.1 for p in found) / 300 == pytest.approx(0.1, abs=0.052)
+    assert sum(p <= 0.1 for p in p_values) / 300 == pytest.approx(0.1, abs=0.052)
 
 
 def test_exchangeable_finds_cycles_that_differ():

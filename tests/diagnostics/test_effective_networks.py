@@ -24,9 +24,9 @@ def test_equals_pairs_counted_one_by_one(chains):
     rng = np.random.default_rng(1)
     level = rng.normal(size=(3, 20, 4))
     values = np.stack([level[c] + 0.5 * rng.normal(size=(20, 4)) for c in chains])
-    found = effective_networks(values, chains)
-    assert found.value == pytest.approx(naive(values, chains))
-    assert (found.samples, found.chains) == (6, len(set(chains)))
+    effective = effective_networks(values, chains)
+    assert effective.value == pytest.approx(naive(values, chains))
+    assert (effective.samples, effective.chains) == (6, len(set(chains)))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
@@ -40,17 +40,17 @@ def test_the_variance_of_the_average_is_that_of_so_many_networks(rho):
     level = rng.normal(size=(4, 20_000))
     noise = rng.normal(size=(4, 8, 20_000))
     values = np.sqrt(rho) * level[:, None] + np.sqrt(1 - rho) * noise
-    found = effective_networks(values.reshape(32, -1), [c for c in range(4) for _ in range(8)])
-    assert found.value == pytest.approx(32 / (1 + 7 * rho), rel=0.1)
+    effective = effective_networks(values.reshape(32, -1), [c for c in range(4) for _ in range(8)])
+    assert effective.value == pytest.approx(32 / (1 + 7 * rho), rel=0.1)
     spread = values.reshape(32, -1).mean(0).var()  # 1 is that of one network
-    assert found.value == pytest.approx(1 / spread, rel=0.1)
+    assert effective.value == pytest.approx(1 / spread, rel=0.1)
 
 
 def test_copies_count_once_for_each_chain():
     level = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0))
-    found = effective_networks(level.repeat_interleave(4, 0), [0] * 4 + [1] * 4 + [2] * 4)
-    assert found.value == pytest.approx(3)
-    assert found.correlation == pytest.approx(1)
+    effective = effective_networks(level.repeat_interleave(4, 0), [0] * 4 + [1] * 4 + [2] * 4)
+    assert effective.value == pytest.approx(3)
+    assert effective.correlation == pytest.approx(1)
 
 
 def test_edges():

@@ -20,19 +20,19 @@ def ar1(n, rho, width, seed, shift=0.0):
 
 def test_ess_of_an_autoregressive_chain():
     """ESS/n = (1−ρ)/(1+ρ) = 1/3; the median over 40 functions of 2,000 draws scatters by 5 %."""
-    found = mixing([ar1(1000, 0.5, 40, seed) for seed in (0, 1)])
-    assert found.ess[1] == pytest.approx(2000 / 3, rel=0.15)
-    assert found.ess[0] <= found.ess[1]
-    assert found.rhat[1] <= found.rhat[0] < 1.03
-    assert found.notes == ()
-    assert (found.draws, found.chains, found.functions) == (2000, 2, 40)
+    mixed = mixing([ar1(1000, 0.5, 40, seed) for seed in (0, 1)])
+    assert mixed.ess[1] == pytest.approx(2000 / 3, rel=0.15)
+    assert mixed.ess[0] <= mixed.ess[1]
+    assert mixed.rhat[1] <= mixed.rhat[0] < 1.03
+    assert mixed.notes == ()
+    assert (mixed.draws, mixed.chains, mixed.functions) == (2000, 2, 40)
 
 
 def test_cycles_that_disagree_have_a_large_rhat():
     cycles = [ar1(20, 0.0, 5, seed, shift=3.0 * seed) for seed in range(3)]
-    found = mixing(cycles)
-    assert found.rhat[1] > 1.5
-    assert found.ess[1] < 15
+    mixed = mixing(cycles)
+    assert mixed.rhat[1] > 1.5
+    assert mixed.ess[1] < 15
 
 
 def test_short_cycles_that_disagree_have_a_small_ess():
@@ -57,11 +57,11 @@ def test_one_chain_is_halved():
      ((5, 20), True, True)],
 )  # fmt: skip
 def test_too_few_draws_are_said_in_words(lengths, ess, rhat):
-    found = mixing([ar1(n, 0.0, 4, n) for n in lengths])
-    assert (found.ess is not None, found.rhat is not None) == (ess, rhat)
-    assert any("too few" in note for note in found.notes) == (not ess)
-    assert any("no R-hat" in note for note in found.notes) == (not rhat)
-    assert "nan" not in str(found)
+    mixed = mixing([ar1(n, 0.0, 4, n) for n in lengths])
+    assert (mixed.ess is not None, mixed.rhat is not None) == (ess, rhat)
+    assert any("too few" in note for note in mixed.notes) == (not ess)
+    assert any("no R-hat" in note for note in mixed.notes) == (not rhat)
+    assert "nan" not in str(mixed)
 
 
 def test_predictions_that_stand_still():
@@ -72,9 +72,9 @@ def test_predictions_that_stand_still():
     assert mixing(constant).rhat == mixing(moving).rhat
     assert "all draws predict the same" in mixing([np.ones((10, 3))]).notes[0]
     stuck = [np.full((10, 1), float(i)) for i in range(2)]
-    found = mixing(stuck)
-    assert "R-hat is infinite" in found.notes[0]
-    assert "nan" not in str(found)
+    mixed = mixing(stuck)
+    assert "R-hat is infinite" in mixed.notes[0]
+    assert "nan" not in str(mixed)
 
 
 def test_functions_are_thinned_evenly():
@@ -93,6 +93,6 @@ def test_wrong_input_is_refused():
 
 def test_without_arviz_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
-    found = mixing([ar1(10, 0.0, 2, seed) for seed in range(2)])
-    assert found.ess is None
-    assert "pip install arviz-stats" in found.notes[0]
+    mixed = mixing([ar1(10, 0.0, 2, seed) for seed in range(2)])
+    assert mixed.ess is None
+    assert "pip install arviz-stats" in mixed.notes[0]

@@ -31,11 +31,11 @@ def steps_of_a_joint_chain(problem, alpha):
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_joint_steps_equal_the_recursion(alpha):
     problem = nested.problem(1, 10, 0.5)
-    (found,) = nested.joint(problem, np.array([alpha]))
+    (actual,) = nested.joint(problem, np.array([alpha]))
     naive = steps_of_a_joint_chain(problem, alpha)
     grid = nested.STEPS
     assert naive < nested.NEVER
-    assert found == grid[np.searchsorted(grid, naive)]  # the next number of the grid
+    assert actual == grid[np.searchsorted(grid, naive)]  # the next number of the grid
 
 
 def test_the_inner_average_equals_a_simulation():

@@ -48,12 +48,12 @@ def chain(lr, make=SGLD, count=12, apart=40, **options):
 def test_a_too_large_lr_is_read_exactly(factor, lr):
     """T/(1−αh/2) of SGLD; the advice, followed, leaves at most 5 %."""
     draws, _ = chain(lr)
-    found = pair_temperature(draws, CURVATURE * draws, [0] * len(draws))
+    reading = pair_temperature(draws, CURVATURE * draws, [0] * len(draws))
     assert theory.sgld_variance(lr, CURVATURE) == pytest.approx(factor)
-    assert abs(found.reading.value - factor) < 4 * found.reading.error
-    assert found.reading.error < 0.02
-    assert found.verdict(1.0) == "hot"
-    smaller = lr / found.lr_divisor(1.0)
+    assert abs(reading.reading.value - factor) < 4 * reading.reading.error
+    assert reading.reading.error < 0.02
+    assert reading.verdict(1.0) == "hot"
+    smaller = lr / reading.lr_divisor(1.0)
     assert theory.sgld_variance(smaller, CURVATURE) == pytest.approx(1.05, abs=0.01)
 
 
@@ -61,10 +61,10 @@ def test_it_sees_what_the_coupling_thermometer_cannot():
     """Weak coupling, αh = 0.9: θ has 1.8 times its variance, and the coupling is right."""
     draws, thermometer = chain(0.9, EntropyMCMC, eta=100.0, apart=200)
     assert judge(thermometer.readings).kind == "right"
-    found = pair_temperature(draws, CURVATURE * draws, [0] * len(draws))
-    law = theory.euler_covariance(0.9, CURVATURE, 100.0)
-    assert abs(found.reading.value - CURVATURE * law.theta) < 4 * found.reading.error
-    assert found.verdict(1.0) == "hot"
+    reading = pair_temperature(draws, CURVATURE * draws, [0] * len(draws))
+    moments = theory.euler_covariance(0.9, CURVATURE, 100.0)
+    assert abs(reading.reading.value - CURVATURE * moments.theta) < 4 * reading.reading.error
+    assert reading.verdict(1.0) == "hot"
 
 
 def test_noisy_gradients_widen_the_error_and_do_not_shift():
@@ -82,11 +82,11 @@ def test_close_draws_read_one_minus_their_correlation():
     centres = 0.95**0.5 * torch.randn(4, SIZE, generator=g)
     draws = centres.repeat_interleave(3, 0) + 0.05**0.5 * torch.randn(12, SIZE, generator=g)
     cycles = [i // 3 for i in range(12)]
-    found = pair_temperature(draws, draws, cycles)
-    assert found.within
-    assert abs(found.reading.value - 0.05) < 4 * found.reading.error
-    assert found.verdict(1.0) == "near copies"
-    assert found.verdict(0.05) == "right"
+    reading = pair_temperature(draws, draws, cycles)
+    assert reading.within
+    assert abs(reading.reading.value - 0.05) < 4 * reading.reading.error
+    assert reading.verdict(1.0) == "near copies"
+    assert reading.verdict(0.05) == "right"
     alone = pair_temperature(draws[::3], draws[::3], cycles[::3])
     assert not alone.within
     assert alone.verdict(1.0) == "right"
@@ -162,11 +162,11 @@ def test_a_stored_posterior_is_read_from_minibatches(tmp_path, spread):
     """Prior included; the model is left alone; the diagnosis says it, with its cost."""
     posterior, loss, batches, energy, x = linear_posterior(tmp_path / "a", spread)
     before = posterior.model.weight.clone()
-    found = read_pair_temperature(posterior, loss, batches, per_sample=20, **energy)
+    reading = read_pair_temperature(posterior, loss, batches, per_sample=20, **energy)
     assert torch.equal(before, posterior.model.weight)
-    assert abs(found.reading.value - spread) < 4 * found.reading.error
-    assert (found.draws, found.batches, found.freedom) == (12, 20, 10)
-    told = diagnose(posterior, x, theta_temperature=found, temperature=1.0)
+    assert abs(reading.reading.value - spread) < 4 * reading.reading.error
+    assert (reading.draws, reading.batches, reading.freedom) == (12, 20, 10)
+    told = diagnose(posterior, x, theta_temperature=reading, temperature=1.0)
     words = [a for a in told.advice if "12 samples × 20 mini-batch gradients" in a.text]
     assert words[0].severity == ("ok" if spread == 1 else "warning")
     assert ("divide lr by" in words[0].change) == (spread == 2)
@@ -174,12 +174,12 @@ def test_a_stored_posterior_is_read_from_minibatches(tmp_path, spread):
 
 def test_each_parameter_may_have_a_prior_of_its_own(tmp_path):
     """One number for each gives what one number for all gives; another prior is another reading."""
-    found = []
+    readings = []
     for number, decay in enumerate((0.3, [0.3], [0.0])):
         posterior, loss, batches, energy, _ = linear_posterior(tmp_path / str(number))
         options = {**energy, "weight_decay": decay}
-        found.append(read_pair_temperature(posterior, loss, batches, **options).reading.value)
-    assert found[0] == found[1] != found[2]
+        readings.append(read_pair_temperature(posterior, loss, batches, **options).reading.value)
+    assert readings[0] == readings[1] != readings[2]
     with pytest.raises(ValueError, match="zip"):
         read_pair_temperature(posterior, loss, batches, **{**energy, "weight_decay": [0.1, 0.2]})
 

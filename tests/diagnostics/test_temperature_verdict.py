@@ -48,8 +48,9 @@ def test_known_variance_separates_one_reading(rule):
     verdict = judge(readings, V)
     assert verdict.kind == "mini-batch heat"
     assert abs(verdict.injected.value - T) < 4 * verdict.injected.error
-    law = getattr(theory, f"{rule}_covariance")
-    heat, unit = law(0.05, 1e-6, 0.25, 0.0, V).difference, law(0.05, 1e-6, 0.25).difference
+    covariance = getattr(theory, f"{rule}_covariance")
+    heat = covariance(0.05, 1e-6, 0.25, 0.0, V).difference
+    unit = covariance(0.05, 1e-6, 0.25).difference
     assert verdict.minibatch.value == pytest.approx(heat / unit, rel=1e-4)
     if rule == "euler":
         assert verdict.minibatch.value == pytest.approx(0.05 * V / 4)
@@ -69,8 +70,8 @@ def test_the_heat_of_theta_is_that_of_its_variance(curvature, stiff, steps):
     heat = T * (spread / still - 1)
     error = 4 * T * spread / still * (2 / SIZE) ** 0.5
     assert abs(heat - theory.minibatch_heat(alpha, h, eta, V)) < error
-    law = theory.euler_covariance(alpha, h, eta, T, V).theta
-    assert theory.minibatch_heat(alpha, h, eta, V) == pytest.approx(T * (law / still - 1))
+    heated = theory.euler_covariance(alpha, h, eta, T, V).theta
+    assert theory.minibatch_heat(alpha, h, eta, V) == pytest.approx(T * (heated / still - 1))
     shown = judge(readings, V).theta_heat
     assert shown[1].value == pytest.approx(2 * shown[0].value)
     assert shown[0].value - error < heat < shown[1].value + error
@@ -128,9 +129,9 @@ def test_without_the_variance_one_lr_is_not_enough():
 def test_two_learning_rates_separate_without_the_variance(rule):
     V = 20.0
     _, _, readings = run(V, lrs=(0.5, 0.05), rule=rule)
-    injected, found = separate(readings)
+    injected, heated = separate(readings)
     assert abs(injected.value - T) < 4 * injected.error
-    assert abs(found.value - V) < 4 * found.error
+    assert abs(heated.value - V) < 4 * heated.error
     assert injected.error < 0.02 * T
     verdict = judge(readings)
     assert verdict.kind == "mini-batch heat"
@@ -163,9 +164,9 @@ def test_gibbs_tests_only_the_draw():
     V = 20.0
     _, param, readings = run(V, rule="gibbs", curvature=1.0, steps=120)
     alpha, h, eta = 0.05, 10.0, 0.25
-    law = theory.gibbs_covariance(alpha, h, eta, T, V)
-    assert float(param.detach().var()) == pytest.approx(law.theta, rel=4 * (2 / SIZE) ** 0.5)
-    assert law.theta > 1.3 * theory.gibbs_covariance(alpha, h, eta, T).theta
+    moments = theory.gibbs_covariance(alpha, h, eta, T, V)
+    assert float(param.detach().var()) == pytest.approx(moments.theta, rel=4 * (2 / SIZE) ** 0.5)
+    assert moments.theta > 1.3 * theory.gibbs_covariance(alpha, h, eta, T).theta
     verdict = judge(readings, V)
     assert verdict.kind == "draw only"
     assert "says nothing about θ" in verdict.text
@@ -177,8 +178,8 @@ def test_a_collapsed_guide_tests_only_the_draw(momentum, integrator):
     V = 20.0
     options = {"momentum": momentum, "integrator": integrator}
     _, param, readings = run(V, rule="collapsed", curvature=1.0, steps=120, **options)
-    law = theory.collapsed_covariance(0.05, 10.0, 0.25, T, V, momentum, integrator)
-    assert float(param.detach().var()) == pytest.approx(law.theta, rel=4 * (2 / SIZE) ** 0.5)
+    moments = theory.collapsed_covariance(0.05, 10.0, 0.25, T, V, momentum, integrator)
+    assert float(param.detach().var()) == pytest.approx(moments.theta, rel=4 * (2 / SIZE) ** 0.5)
     verdict = judge(readings, V)
     assert verdict.kind == "draw only"
     assert 'guide_update="collapsed" this says nothing about θ' in verdict.text
@@ -198,10 +199,10 @@ def test_gradient_variance_of_minibatches():
             chosen = torch.randint(512, (batch,), generator=g)
             yield [rows[chosen].mean(0)]
 
-    found = gradient_variance(gradients(400), num_data=512)
+    variance = gradient_variance(gradients(400), num_data=512)
     exact = 512**2 * float(rows.var(0, correction=0).mean()) / batch
-    assert abs(found.value - exact) < 4 * found.error
-    assert found.error < 0.1 * exact
+    assert abs(variance.value - exact) < 4 * variance.error
+    assert variance.error < 0.1 * exact
     with pytest.raises(ConfigError, match="at least 4 mini-batch gradients, got 2 to 3"):
         gradient_variance(gradients(3), num_data=512)
 
@@ -211,13 +212,13 @@ def test_configurational_temperature_sees_theta(rule):
     """h·Var θ of theory, around the origin and around any other centre; χ²_d gives the error."""
     sampler, param, _ = run(0.0, rule=rule, curvature=1.0, steps=150)
     param.grad = param.detach().clone()
-    found = configurational_temperature(sampler)
-    law = getattr(theory, f"{rule}_covariance")(0.05, 10.0, 0.25, T)
-    assert found.error == pytest.approx(found.value * (2 / SIZE) ** 0.5)
-    assert abs(found.value - 10.0 * law.theta) < 4 * found.error
+    reading = configurational_temperature(sampler)
+    moments = getattr(theory, f"{rule}_covariance")(0.05, 10.0, 0.25, T)
+    assert reading.error == pytest.approx(reading.value * (2 / SIZE) ** 0.5)
+    assert abs(reading.value - 10.0 * moments.theta) < 4 * reading.error
     moved = configurational_temperature(sampler, center=[torch.full((SIZE,), 0.1)])
-    spread = 0.1 * 10.0 * (law.theta / SIZE) ** 0.5
-    assert abs(moved.value - found.value) < 4 * spread
+    spread = 0.1 * 10.0 * (moments.theta / SIZE) ** 0.5
+    assert abs(moved.value - reading.value) < 4 * spread
 
 
 def test_configurational_temperature_counts_the_prior():

@@ -53,12 +53,12 @@ class Claims:
     "name",
     ["emcmc", "emcmc-exact", "emcmc-gibbs", "emcmc-momentum", "emcmc-lm", "emcmc-baoab"],
 )
-def test_recursion_ends_at_the_law_of_the_naive_step(name):
+def test_recursion_ends_at_the_distribution_of_the_naive_step(name):
     """At constant lr and h = 0 the tracked variance is that of Σ = MΣMᵀ + Q of the equation."""
     case = next(c for c in LINEAR if c.name == name)
     h = {**case.options, "temperature": 0.7, "weight_decay": 0.0}
     step = lambda state, grad, eps: case.naive(h, state, grad, eps)  # noqa: E731
-    # θ alone has no stationary law at h = 0; its difference to the guide has, as h → 0.
+    # θ alone has no stationary distribution at h = 0; its difference to the guide has, as h → 0.
     M, B = linear_map(step, case.names, 1e-7, len(case.noises))
     difference = np.array([1.0, -1.0] + [0.0] * (len(case.names) - 2))
     expected = difference @ stationary_covariance(M, B) @ difference
@@ -80,9 +80,9 @@ def test_minibatch_heat_is_that_of_theory(rule):
     for _ in range(500):
         one = move(group, 2.0)
         spread = one.apply(spread, one.kicked)
-    law = getattr(theory, f"{rule}_covariance")
+    covariance = getattr(theory, f"{rule}_covariance")
     # Per unit of V; the flat limit is taken at a curvature that changes the fifth digit.
-    assert spread[0] == pytest.approx(law(0.2, 1e-6, 0.5, 0.0, 1.0).difference, rel=1e-5)
+    assert spread[0] == pytest.approx(covariance(0.2, 1e-6, 0.5, 0.0, 1.0).difference, rel=1e-5)
     if rule == "euler":
         assert spread[0] / 0.5 == pytest.approx(0.2 / 4 / (1 - 0.4))
 
@@ -327,7 +327,7 @@ def test_curvature_factor_is_the_ratio_of_closed_forms(h):
     exact = theory.exact_covariance(alpha, h, eta).difference / eta
     assert curvature_factor({**group, "guide_update": "exact"}, h) == pytest.approx(exact)
     for mu in (0.0, 0.9):
-        law = theory.momentum_covariance(alpha, h, eta, mu).difference
+        moments = theory.momentum_covariance(alpha, h, eta, mu).difference
         flat = eta / (1 - alpha / eta / (1 + mu))
-        found = curvature_factor({**group, "momentum": mu, "guide_update": "euler"}, h)
-        assert found == pytest.approx(law / flat)
+        actual = curvature_factor({**group, "momentum": mu, "guide_update": "euler"}, h)
+        assert actual == pytest.approx(moments / flat)

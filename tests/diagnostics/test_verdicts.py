@@ -27,8 +27,8 @@ def collected(path, draw, *, cycles=2, each=4, roles=("theta", "guide")):
     return posterior
 
 
-def texts(found, severity=None):
-    return [a.sentence for a in found.advice if severity in (None, a.severity)]
+def texts(diagnosis, severity=None):
+    return [a.sentence for a in diagnosis.advice if severity in (None, a.severity)]
 
 
 def test_near_copies_are_found_without_another_cycle(tmp_path):
@@ -40,8 +40,8 @@ def test_near_copies_are_found_without_another_cycle(tmp_path):
         start = base.setdefault(shape, torch.randn(shape, generator=g))
         return start + 1e-3 * torch.randn(shape, generator=g)
 
-    found = diagnose(collected(tmp_path / "a", near, cycles=1, each=8), INPUTS)
-    (said,) = [a for a in found.advice if "near copies" in a.text]
+    diagnosis = diagnose(collected(tmp_path / "a", near, cycles=1, each=8), INPUTS)
+    (said,) = [a for a in diagnosis.advice if "near copies" in a.text]
     assert said.severity == "warning"
     assert "of the predicted probability moves" in said.text
     assert said.change
@@ -60,12 +60,12 @@ def test_a_chain_that_never_left_its_start_is_named(tmp_path):
         return torch.ones(shape) if cycle == 1 else torch.randn(shape, generator=g)
 
     posterior = collected(tmp_path / "a", draw, cycles=3)
-    found = diagnose(posterior, INPUTS, chain_of=lambda sample: sample.cycle)
-    (said,) = [a for a in found.advice if a.severity == "problem"]
+    diagnosis = diagnose(posterior, INPUTS, chain_of=lambda sample: sample.cycle)
+    (said,) = [a for a in diagnosis.advice if a.severity == "problem"]
     assert said.text.startswith("chain 1 never left its start")
     assert "raise lr" in said.change
-    assert found.movement["chain 1"] == 0.0
-    assert min(found.movement["chain 0"], found.movement["chain 2"]) > 0.1
+    assert diagnosis.movement["chain 1"] == 0.0
+    assert min(diagnosis.movement["chain 0"], diagnosis.movement["chain 2"]) > 0.1
     assert on_standing({"chain 0": 1e-3}) == []
 
 
@@ -97,22 +97,24 @@ def test_chains_apart_are_a_warning(tmp_path):
             3, *[1] * (len(shape) - 1)
         )
 
-    found = diagnose(collected(tmp_path / "a", draw), INPUTS, chain_of=lambda sample: sample.cycle)
-    (said,) = [a for a in found.advice if "chains predict differently" in a.text]
+    diagnosis = diagnose(
+        collected(tmp_path / "a", draw), INPUTS, chain_of=lambda sample: sample.cycle
+    )
+    (said,) = [a for a in diagnosis.advice if "chains predict differently" in a.text]
     assert said.severity == "warning"
-    assert found.severity == "warning"
+    assert diagnosis.severity == "warning"
 
 
 def test_every_finding_says_what_to_change(tmp_path):
     g = torch.Generator().manual_seed(0)
     posterior = collected(tmp_path / "a", lambda c, p, s: torch.randn(s, generator=g), each=2)
-    found = diagnose(posterior, INPUTS, temperature=0.1, clipped=0.5)
-    assert {a.severity for a in found.advice} >= {"note", "warning"}
-    for item in found.advice:
+    diagnosis = diagnose(posterior, INPUTS, temperature=0.1, clipped=0.5)
+    assert {a.severity for a in diagnosis.advice} >= {"note", "warning"}
+    for item in diagnosis.advice:
         assert bool(item.change) == (item.severity != "ok"), item
     assert on_clipping(0.5)[0].change
     # What is missing for the same reason is one note.
-    assert len([a for a in found.advice if "an ESS" in a.text or "no R-hat" in a.text]) == 1
+    assert len([a for a in diagnosis.advice if "an ESS" in a.text or "no R-hat" in a.text]) == 1
 
 
 def test_notes_of_theta_and_guide_are_one(tmp_path):
@@ -129,11 +131,11 @@ def test_notes_of_theta_and_guide_are_one(tmp_path):
         sampler.step()
         thermometer.step()
         posterior.collect(sampler, cycle=step // 2)
-    found = diagnose(posterior, INPUTS, thermometer=thermometer)
-    assert [role.role for role in found.roles] == ["theta", "guide"]
-    starts = [a.text.split(":")[0] for a in found.advice]
+    diagnosis = diagnose(posterior, INPUTS, thermometer=thermometer)
+    assert [role.role for role in diagnosis.roles] == ["theta", "guide"]
+    starts = [a.text.split(":")[0] for a in diagnosis.advice]
     assert len([s for s in starts if s == "θ and θ_a"]) == 1
-    assert not any(text.startswith(("theta:", "guide:")) for text in texts(found))
+    assert not any(text.startswith(("theta:", "guide:")) for text in texts(diagnosis))
     assert all(a.change for a in on_coupling(thermometer))
 
 

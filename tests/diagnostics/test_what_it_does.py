@@ -44,8 +44,8 @@ def test_convolution_keeps_the_mass_of_each_mode():
     half = SIZE // 2
     theta = torch.cat([drawn(SHARP, -AWAY, 1, half), drawn(FLAT, AWAY, 2, half)])
     assert float((theta > 0).double().mean()) == pytest.approx(0.4941, abs=0.002)
-    found = float((guide_of(theta, 0.5) > 0).double().mean())
-    assert found == pytest.approx(0.4894, abs=0.002)
+    share = float((guide_of(theta, 0.5) > 0).double().mean())
+    assert share == pytest.approx(0.4894, abs=0.002)
 
 
 @pytest.mark.parametrize("h", [0.1, 3.0, 40.0])
@@ -116,10 +116,10 @@ def test_flatness_at_zero_temperature_is_averaged_minibatch_noise():
     assert guide < theta - 0.06
 
 
-def fastest(law, relaxation, limit):
+def fastest(variance, relaxation, limit):
     """Relaxation in steps at the largest step whose variances of θ are wrong by at most 5 %."""
     for alpha in np.linspace(limit, limit / 2000, 2000)[1:]:
-        if all(abs(h * law(alpha, h) - 1) <= 0.05 for h in (1.0, 10.0)):
+        if all(abs(h * variance(alpha, h) - 1) <= 0.05 for h in (1.0, 10.0)):
             return relaxation(alpha)
     raise AssertionError("no step is small enough")
 
@@ -154,12 +154,12 @@ def test_joint_beats_gibbs_only_under_strong_coupling():
 
 def commands():
     """(node id or code, what it prints) of each command of the page."""
-    found = []
+    lines = []
     for line in PAGE.read_text(encoding="utf-8").splitlines():
-        found += [(node, None) for node in re.findall(r"`pytest (tests/\S+)`", line)]
+        lines += [(node, None) for node in re.findall(r"`pytest (tests/\S+)`", line)]
         if match := re.search(r'`python -c "(.*)"` prints `(.*?)`', line):
-            found.append(match.groups())
-    return found
+            lines.append(match.groups())
+    return lines
 
 
 def test_the_page_has_commands():

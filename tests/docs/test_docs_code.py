@@ -18,10 +18,10 @@ EXCUSE = re.compile(r"^\*Not run by the tests: .+\*$")
 def blocks(page):
     """(line, code) of the Python blocks of a page that are to be run."""
     text = page.read_text()
-    for found in BLOCK.finditer(text):
-        above, language, code = found.groups()
+    for match in BLOCK.finditer(text):
+        above, language, code = match.groups()
         if language in ("python", "py") and not EXCUSE.match(above):
-            yield text.count("\n", 0, found.start(3)) + 1, code
+            yield text.count("\n", 0, match.start(3)) + 1, code
 
 
 CODE = [page for page in PAGES if any(blocks(page))]
@@ -57,7 +57,7 @@ def test_commands_of_the_pages_exist():
     for options in known.values():
         options |= {"help-all", "print_config"}
     commands = {"sample", "tune", "evaluate", "predict", "flatness", "report", "reproduce"}
-    found = 0
+    seen = 0
     for page in PAGES:
         text = page.read_text()
         for name, rest in re.findall(r"(?:^|[$`] ?)emcmc (\w[\w-]*)([^\n`#]*)", text, re.MULTILINE):
@@ -65,5 +65,5 @@ def test_commands_of_the_pages_exist():
             if name in ("sample", "tune"):
                 options = re.findall(r"--([\w.-]+)", rest)
                 assert set(options) <= known[name], f"{page.name}: emcmc {name}{rest}"
-            found += 1
-    assert found > 5
+            seen += 1
+    assert seen > 5

@@ -36,12 +36,12 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
-        if tag == "a" and found.get("href"):
-            self.links.append(found["href"])
-        elif found.get("src") or (tag == "link" and found.get("rel") != "canonical"):
-            self.fetched.append(found.get("src") or found.get("href"))
+        attributes = dict(attrs)
+        self.anchors |= {attributes[key] for key in ("id", "name") if attributes.get(key)}
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        elif attributes.get("src") or (tag == "link" and attributes.get("rel") != "canonical"):
+            self.fetched.append(attributes.get("src") or attributes.get("href"))
 
 
 def pages(site):
@@ -49,10 +49,10 @@ def pages(site):
 
 
 def test_links_and_anchors_lead_somewhere(site):
-    found = pages(site)
-    assert len(found) > 20
+    linked = pages(site)
+    assert len(linked) > 20
     checked = 0
-    for path, page in found.items():
+    for path, page in linked.items():
         if path.name == "404.html":
             continue  # its links are absolute: it is served for any address
         for link in page.links:
@@ -62,8 +62,8 @@ def test_links_and_anchors_lead_somewhere(site):
             target = (path.parent / name).resolve() if name else path
             target = target / "index.html" if target.is_dir() else target
             assert target.exists(), f"{path.name} links to {link}"
-            if anchor and target in found and anchor != "__skip":
-                assert anchor in found[target].anchors, f"{path.name} links to {link}"
+            if anchor and target in linked and anchor != "__skip":
+                assert anchor in linked[target].anchors, f"{path.name} links to {link}"
             checked += 1
     assert checked > 500
 

@@ -34,8 +34,8 @@ def test_every_script_is_tested():
 
 
 def test_plain_loop(capsys):
-    found = example("plain_loop").main(["--rows", "300", "--epochs", "16"])
-    assert found["accuracy"] > 0.8
+    printed = example("plain_loop").main(["--rows", "300", "--epochs", "16"])
+    assert printed["accuracy"] > 0.8
     text = capsys.readouterr().out
     assert "8 samples" in text
     assert 'recipe "from scratch": EMCMC, 16 passes over 300 examples' in text
@@ -50,18 +50,18 @@ def test_plain_loop(capsys):
 def test_lightning(accumulate, capsys):
     pytest.importorskip("lightning", reason="pip install -e .[examples]")
     module = example("with_lightning")
-    found = module.main(["--rows", "320", "--epochs", "16", "--accumulate", accumulate])
-    assert found["samples"] == 8
-    assert found["accuracy"] > 0.6
+    printed = module.main(["--rows", "320", "--epochs", "16", "--accumulate", accumulate])
+    assert printed["samples"] == 8
+    assert printed["accuracy"] > 0.6
     assert "SGD, one network" in capsys.readouterr().out
 
 
 def test_lora_samples_the_adapters_and_stores_the_backbone_once(capsys):
     pytest.importorskip("peft", reason="pip install -e .[examples]")
-    found = example("fine_tune_lora").main(["--pretrain", "20", "--epochs", "2"])
-    assert found["backbones"] == 1
-    assert found["samples"] == 8
-    assert math.isfinite(found["nll"])
+    printed = example("fine_tune_lora").main(["--pretrain", "20", "--epochs", "2"])
+    assert printed["backbones"] == 1
+    assert printed["samples"] == 8
+    assert math.isfinite(printed["nll"])
     text = capsys.readouterr().out
     assert "trainable params" in text
     assert "last θ alone" in text
@@ -84,16 +84,16 @@ def test_a_trained_network_becomes_a_posterior_in_fifteen_lines(capsys):
 
 
 def test_table_pipeline(capsys):
-    found = example("table_pipeline").main(["--chains", "2", "--steps", "200"])
-    assert found["accuracy"] > 0.85
-    assert found["surest"] >= found["accuracy"]
+    printed = example("table_pipeline").main(["--chains", "2", "--steps", "200"])
+    assert printed["accuracy"] > 0.85
+    assert printed["surest"] >= printed["accuracy"]
     assert "16 networks" in capsys.readouterr().out
 
 
 def test_regression_bands(tmp_path):
     picture = tmp_path / "bands.png"
-    found = example("regression_bands").main(["--steps", "1600", "--picture", str(picture)])
-    assert found["disagreement in the gap"] > found["disagreement at data"] > 0
+    printed = example("regression_bands").main(["--steps", "1600", "--picture", str(picture)])
+    assert printed["disagreement in the gap"] > printed["disagreement at data"] > 0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

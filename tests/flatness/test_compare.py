@@ -68,11 +68,13 @@ def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
     sampling = flatness.LocalSampling(steps=40, chains=2, batch_size=None, localisation=1e4)
     states = {"theta": plain.model.state_dict()}
     args = (plain.model, plain.loss, plain.data, states)
-    found = flatness.compare(*args, settings=replace(SETTINGS, learning=sampling))
-    row, alone = found.rows[0], estimate(*args[:3], sampling)
+    comparison = flatness.compare(*args, settings=replace(SETTINGS, learning=sampling))
+    row, alone = comparison.rows[0], estimate(*args[:3], sampling)
     assert row.learning_coefficient == alone.value
     assert row.learning_coefficient_error == alone.standard_error
-    (line,) = [t for t in str(found).splitlines() if t.startswith("local learning coefficient")]
+    (line,) = [
+        t for t in str(comparison).splitlines() if t.startswith("local learning coefficient")
+    ]
     assert f"{alone.value:.4g} ± {alone.standard_error:.2g}" in line
     wild = flatness.compare(*args, settings=replace(SETTINGS, learning=replace(sampling, lr=1e8)))
     assert wild.rows[0].learning_coefficient is None
@@ -83,11 +85,11 @@ def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
 
 def test_a_measure_that_was_not_made_is_no_line(plain):
     state = plain.model.state_dict()
-    found = flatness.compare(
+    comparison = flatness.compare(
         plain.model, plain.loss, plain.data, {"theta": state}, settings=SETTINGS
     )
-    assert "test error" not in str(found)
-    assert "earning coefficient" not in str(found)
+    assert "test error" not in str(comparison)
+    assert "earning coefficient" not in str(comparison)
 
 
 def test_batches_and_test_rows_change_only_the_work(problem):

@@ -35,7 +35,7 @@ def test_quadratic_at_the_step_size_used(part):
     weight = n / math.log(n)
     a = weight * curvature
     alpha = part / float(a[-1] + gamma)
-    got, found = of_population(
+    got, coefficient = of_population(
         lambda w: (curvature * w.square()).sum(1) / 2,
         copies,
         4,
@@ -52,18 +52,18 @@ def test_quadratic_at_the_step_size_used(part):
     # Seed 1. One copy's energy is Σ a/(a+γ)/(1−…)·χ²/2: four bounds on the error of its mean.
     spread = float((a / (a + gamma) / (1 - alpha * (a + gamma) / 2)).square().sum() / 2) ** 0.5
     assert abs(got - expected) < 4 * spread / math.sqrt(2 * copies)
-    assert found.step_size == pytest.approx(alpha)
-    assert found.temperature == pytest.approx(math.log(n))
-    ratio = found.measured_temperature / found.temperature
+    assert coefficient.step_size == pytest.approx(alpha)
+    assert coefficient.temperature == pytest.approx(math.log(n))
+    ratio = coefficient.measured_temperature / coefficient.temperature
     assert abs(ratio - hot) < 4 * hot * math.sqrt(2 / (4 * 2 * copies))
-    assert any("too hot" in text for text in found.warnings) == (part > 1)
+    assert any("too hot" in text for text in coefficient.warnings) == (part > 1)
 
 
 def test_standard_error_and_automatic_step():
     """γ small against the curvature: near d/2, within 4 of the reported standard errors."""
     n, copies, gamma = 500, 20, 2.0
     curvature = torch.tensor([0.5, 1.0], dtype=torch.float64)
-    got, found = of_population(
+    got, coefficient = of_population(
         lambda w: (curvature * w.square()).sum(1) / 2,
         copies,
         2,
@@ -75,14 +75,14 @@ def test_standard_error_and_automatic_step():
     )
     a = n / math.log(n) * curvature
     alpha = 0.1 / float(a.max() + gamma)
-    assert found.step_size == pytest.approx(alpha, rel=1e-6)
+    assert coefficient.step_size == pytest.approx(alpha, rel=1e-6)
     expected = float((a / (a + gamma) / (1 - alpha * (a + gamma) / 2)).sum() / 2)
-    assert abs(got - expected) < 4 * found.standard_error / copies  # seed 0, false alarm 6e-5
+    assert abs(got - expected) < 4 * coefficient.standard_error / copies  # seed 0, false alarm 6e-5
     # One draw scatters by √(2/40) of the value; neighbours are correlated over some 20 steps.
-    assert 0.01 < found.standard_error / found.value < 0.05
-    assert found.trustworthy
-    assert found.rhat < 1.05
-    assert np.mean(found.chain_values) == pytest.approx(found.value)
+    assert 0.01 < coefficient.standard_error / coefficient.value < 0.05
+    assert coefficient.trustworthy
+    assert coefficient.rhat < 1.05
+    assert np.mean(coefficient.chain_values) == pytest.approx(coefficient.value)
 
 
 def test_mini_batches_heat_by_their_closed_form():
@@ -99,16 +99,18 @@ def test_mini_batches_heat_by_their_closed_form():
     sampling = flatness.LocalSampling(
         localisation=gamma, lr=lr, steps=1200, burn_in=400, chains=2, batch_size=1, seed=2
     )
-    found = estimate(model, half_square, (x, noise), sampling)
+    coefficient = estimate(model, half_square, (x, noise), sampling)
     h, slope = x.square(), (x * noise).square().mean(0)
     c = 1 - alpha * (weight * h + gamma)
     variance = (2 * alpha + (alpha * weight) ** 2 * slope) / (1 - c.square().mean())
     expected = float((weight * h.mean() * variance).sum() / 2)
     calm = copies / 2 * float(weight * h.mean() / (weight * h.mean() + gamma))
-    assert abs(found.value - expected) < 4 * found.standard_error  # seed 2, false alarm 6e-5
+    assert (
+        abs(coefficient.value - expected) < 4 * coefficient.standard_error
+    )  # seed 2, false alarm 6e-5
     assert expected > calm * 1.15
-    assert found.standard_error < 0.03 * expected
-    assert any("too hot" in text for text in found.warnings)
+    assert coefficient.standard_error < 0.03 * expected
+    assert any("too hot" in text for text in coefficient.warnings)
 
 
 @pytest.mark.parametrize("exponents", [(1, 1), (1, 2)])
@@ -261,9 +263,9 @@ def test_a_loader_keeps_its_batches(plain):
     # 13 of 20 rows: 0.65 ± 0.0075, four standard errors.
     assert abs(float((drawn == 0).double().mean()) - 0.65) < 0.03
     sampling = flatness.LocalSampling(steps=20, chains=2)
-    found = estimate(plain.model, plain.loss, loader, sampling)
-    assert found.num_data == 20
-    assert found.loss == pytest.approx(float(plain.flat_loss(plain.flat())))
+    coefficient = estimate(plain.model, plain.loss, loader, sampling)
+    assert coefficient.num_data == 20
+    assert coefficient.loss == pytest.approx(float(plain.flat_loss(plain.flat())))
 
 
 def test_bfloat16_weights_move_in_single_precision():
@@ -272,6 +274,6 @@ def test_bfloat16_weights_move_in_single_precision():
     data = x, model(x).detach()
     sampling = flatness.LocalSampling(steps=30, chains=2, localisation=10.0)
     before = model.weight.detach().clone()
-    found = estimate(model, lambda o, y: (o - y).float().square().mean() / 2, data, sampling)
-    assert 0 < found.value < 4
+    coefficient = estimate(model, lambda o, y: (o - y).float().square().mean() / 2, data, sampling)
+    assert 0 < coefficient.value < 4
     assert torch.equal(model.weight, before)

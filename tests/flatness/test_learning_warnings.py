@@ -20,17 +20,17 @@ WRONG = {
 @pytest.mark.parametrize("words", WRONG)
 def test_settings_that_fail_are_warned_about(plain, words):
     with pytest.warns(UserWarning, match=words):
-        found = flatness.local_learning_coefficient(
+        coefficient = flatness.local_learning_coefficient(
             plain.model, plain.loss, plain.data, **WRONG[words]
         )
-    assert not found.trustworthy
-    assert f"not trustworthy: {found.warnings[0]}" in str(found)
-    assert math.isnan(found.value) == (words == "diverged")
+    assert not coefficient.trustworthy
+    assert f"not trustworthy: {coefficient.warnings[0]}" in str(coefficient)
+    assert math.isnan(coefficient.value) == (words == "diverged")
 
 
 def test_a_maximum_is_negative_and_left():
     """On −½w² inside a wide wall the chain runs outwards and the loss falls."""
-    _, found = of_population(
+    _, coefficient = of_population(
         lambda w: (-w.square() / 2 + w**4 / 8).sum(1),
         50,
         1,
@@ -40,14 +40,14 @@ def test_a_maximum_is_negative_and_left():
         steps=1500,
         chains=2,
     )
-    text = " ".join(found.warnings)
+    text = " ".join(coefficient.warnings)
     assert "negative" in text
     assert "the chains left" in text
 
 
 def test_chains_in_different_basins_have_not_mixed():
     """Between two deep wells, on an even crest: each chain stays in the one that it falls into."""
-    _, found = of_population(
+    _, coefficient = of_population(
         lambda w: 40 * torch.minimum((w + 1).square(), 2 * (w - 0.5).square() + 0.5).sum(1),
         1,
         1,
@@ -57,20 +57,20 @@ def test_chains_in_different_basins_have_not_mixed():
         steps=100,
         chains=8,
     )
-    assert "not mixed" in " ".join(found.warnings)
+    assert "not mixed" in " ".join(coefficient.warnings)
 
 
 def test_a_good_estimate_reads_well(recwarn):
     model = nn.Linear(2, 1, bias=False, dtype=torch.float64)
     x = torch.eye(2, dtype=torch.float64).repeat(50, 1)
-    found = flatness.local_learning_coefficient(
+    coefficient = flatness.local_learning_coefficient(
         model, half_square, (x, model(x).detach()), localisation=2.0, steps=1200, chains=2
     )
     assert not recwarn.list
-    lines = str(found).splitlines()
-    assert lines[0].startswith(f"local learning coefficient {found.value:.4g} ± ")
+    lines = str(coefficient).splitlines()
+    assert lines[0].startswith(f"local learning coefficient {coefficient.value:.4g} ± ")
     assert "a regular model of 2 parameters: 1" in lines[0]
-    assert f"R-hat {found.rhat:.3f}" in lines[1]
+    assert f"R-hat {coefficient.rhat:.3f}" in lines[1]
     assert len(lines) == 3
 
 

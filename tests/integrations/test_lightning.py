@@ -97,7 +97,7 @@ def assert_same(one, other):
 
 
 def test_samples_are_those_of_a_plain_loop(tmp_path):
-    found = fit(tmp_path).posterior
+    posterior = fit(tmp_path).posterior
     module = Module()
     sampler = sampler_of(module)
     steps = EPOCHS * len(loader())
@@ -110,8 +110,8 @@ def test_samples_are_those_of_a_plain_loop(tmp_path):
         sampler.step()
         if cycle.step():
             plain.collect(sampler, cycle=cycle.cycle(step))
-    assert len(found) == 8  # 2 cycles of 2 samples, θ and its guide
-    assert_same(found, plain)
+    assert len(posterior) == 8  # 2 cycles of 2 samples, θ and its guide
+    assert_same(posterior, plain)
 
 
 @pytest.mark.parametrize("crash", [9, 14])
@@ -136,10 +136,10 @@ def test_a_resumed_training_keeps_its_length(tmp_path):
 
 
 def test_batch_norm_is_refreshed_from_the_training_data(tmp_path):
-    found = fit(tmp_path, Module(norm=True)).posterior
-    assert {sample.batchnorm for sample in found.samples} == {"fresh"}
-    assert found.predict_proba(rows()[0]).shape == (ROWS, 2)
-    x, state = rows()[0], found[0]
+    posterior = fit(tmp_path, Module(norm=True)).posterior
+    assert {sample.batchnorm for sample in posterior.samples} == {"fresh"}
+    assert posterior.predict_proba(rows()[0]).shape == (ROWS, 2)
+    x, state = rows()[0], posterior[0]
     hidden = F.linear(x, state["net.0.weight"], state["net.0.bias"])
     torch.testing.assert_close(state["net.1.running_mean"], hidden.mean(0))
     collect = CollectSamples(tmp_path / "stale", cycles=2, refresh_batchnorm=False)
@@ -149,9 +149,9 @@ def test_batch_norm_is_refreshed_from_the_training_data(tmp_path):
 
 
 def test_accumulated_gradients_count_steps(tmp_path):
-    found = fit(tmp_path, accumulate_grad_batches=2).posterior
-    assert [sample.step for sample in found.samples][-1] == EPOCHS * len(loader()) // 2
-    assert len(found) == 8
+    posterior = fit(tmp_path, accumulate_grad_batches=2).posterior
+    assert [sample.step for sample in posterior.samples][-1] == EPOCHS * len(loader()) // 2
+    assert len(posterior) == 8
 
 
 def test_options_reach_the_posterior_and_readings_the_logger(tmp_path):
@@ -218,7 +218,7 @@ def test_there_is_no_posterior_before_the_training(tmp_path):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads
 def test_two_ranks_write_one_posterior(tmp_path):
     fit(tmp_path, Module(norm=True), devices=2, strategy="ddp_fork", use_distributed_sampler=True)
-    found = Posterior.open(tmp_path / "run", Module(norm=True))
-    assert len(found) == 8
-    assert found.samples[-1].step == EPOCHS * len(loader()) // 2
-    assert found.verify() == 8
+    posterior = Posterior.open(tmp_path / "run", Module(norm=True))
+    assert len(posterior) == 8
+    assert posterior.samples[-1].step == EPOCHS * len(loader()) // 2
+    assert posterior.verify() == 8

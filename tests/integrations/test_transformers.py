@@ -99,7 +99,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize("kind", ["constant", "linear"])
 def test_samples_are_those_of_a_plain_loop(tmp_path, kind):
     """Whatever the Trainer's own scheduler does, the cycle has the last word on lr."""
-    found = train(tmp_path, lr_scheduler_type=kind)
+    posterior = train(tmp_path, lr_scheduler_type=kind)
     model, data = Network(), Rows()
     sampler = sampler_of(model)
     cycle = schedules.Cyclical(sampler, STEPS, cycles=2, burn_in=0.5)
@@ -111,9 +111,9 @@ def test_samples_are_those_of_a_plain_loop(tmp_path, kind):
         sampler.step()
         if cycle.step():
             plain.collect(sampler, cycle=cycle.cycle(step))
-    assert len(found) == 8  # 2 cycles of 2 samples, θ and its guide
-    assert_same(found, plain)
-    assert found.predict_proba({"x": data.x}).shape == (ROWS, 2)
+    assert len(posterior) == 8  # 2 cycles of 2 samples, θ and its guide
+    assert_same(posterior, plain)
+    assert posterior.predict_proba({"x": data.x}).shape == (ROWS, 2)
 
 
 @pytest.mark.parametrize("crash", [9, 14])
@@ -133,14 +133,14 @@ def test_a_resumed_training_keeps_its_length(tmp_path):
 
 
 def test_batch_norm_is_refreshed_from_the_training_data(tmp_path):
-    found = train(tmp_path, Network(norm=True))
-    assert {sample.batchnorm for sample in found.samples} == {"fresh"}
-    state = found[0]
+    posterior = train(tmp_path, Network(norm=True))
+    assert {sample.batchnorm for sample in posterior.samples} == {"fresh"}
+    state = posterior[0]
     hidden = F.linear(Rows().x, state["net.0.weight"], state["net.0.bias"])
     torch.testing.assert_close(state["net.1.running_mean"], hidden.mean(0))
 
 
 def test_accumulated_gradients_count_steps(tmp_path):
-    found = train(tmp_path, gradient_accumulation_steps=2, settings={"roles": "theta"})
-    assert found.roles == ("theta",) * 4
-    assert found.samples[-1].step == STEPS // 2
+    posterior = train(tmp_path, gradient_accumulation_steps=2, settings={"roles": "theta"})
+    assert posterior.roles == ("theta",) * 4
+    assert posterior.samples[-1].step == STEPS // 2

@@ -93,8 +93,8 @@ def predicted(posterior, x):
         return posterior.predict_proba(x)
     if posterior.sample_predictions(x).ndim == 2:
         return posterior.predict(x)
-    found = posterior.predict_distribution(x)
-    return torch.stack([found.mean, found.variance], dim=1)
+    distribution = posterior.predict_distribution(x)
+    return torch.stack([distribution.mean, distribution.variance], dim=1)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -41,9 +41,9 @@ def manifest(path):
 
 def test_every_round_gives_its_replicas_and_one_guide(tmp_path):
     net, sampler, posterior = sampled(tmp_path)
-    found = [(s.step, s.role, s.replica) for s in posterior.samples]
+    collected = [(s.step, s.role, s.replica) for s in posterior.samples]
     of_round = [("theta", 0), ("theta", 1), ("theta", 2), ("guide", None)]
-    assert found == [(step, *which) for step in (1, 2, 3) for which in of_round]
+    assert collected == [(step, *which) for step in (1, 2, 3) for which in of_round]
     assert (tmp_path / "samples" / "0000000002-theta-r1.safetensors").exists()
     assert posterior.collect(sampler) == 0, "a step is stored once"
     last = [i for i, s in enumerate(posterior.samples) if s.step == 3]

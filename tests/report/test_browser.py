@@ -85,9 +85,9 @@ BOXES = """() => [...document.querySelectorAll('svg.chart')]
 
 def check_drawn(page, least):
     """Every visible chart has a size, and every series in it covers some of it."""
-    found = page.evaluate(BOXES)
-    assert len(found) >= least
-    for box in found:
+    boxes = page.evaluate(BOXES)
+    assert len(boxes) >= least
+    for box in boxes:
         assert box["width"] > 150
         assert box["height"] > 100
         assert box["drawn"]

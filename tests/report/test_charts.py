@@ -18,18 +18,18 @@ EVIL = '<script>alert("1")</script>'
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (1e-9, 3e-9), (1e6, 2e6)])
 def test_ticks_are_round_inside_and_even(low, high):
-    found = ticks(low, high)
-    assert 3 <= len(found) <= 12
-    assert low - 1e-12 <= found[0] < found[-1] <= high * (1 + 1e-9)
-    steps = [b - a for a, b in itertools.pairwise(found)]
+    marks = ticks(low, high)
+    assert 3 <= len(marks) <= 12
+    assert low - 1e-12 <= marks[0] < marks[-1] <= high * (1 + 1e-9)
+    steps = [b - a for a, b in itertools.pairwise(marks)]
     assert max(steps) == pytest.approx(min(steps))
 
 
 @pytest.mark.parametrize(("low", "high"), [(1e-6, 10), (0.4, 0.6), (1e-12, 1e12)])
 def test_log_ticks_are_inside(low, high):
-    found = log_ticks(low, high)
-    assert found
-    assert all(low * 0.99 <= value <= high * 1.01 for value in found)
+    marks = log_ticks(low, high)
+    assert marks
+    assert all(low * 0.99 <= value <= high * 1.01 for value in marks)
 
 
 def test_a_range_of_nothing_is_still_a_range():

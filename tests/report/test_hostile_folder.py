@@ -83,6 +83,6 @@ def test_json_of_any_other_shape_is_one_error(tmp_path, monkeypatch):
         return runs[0].diagnostics["roles"][0]["mixing"].get("ess")
 
     monkeypatch.setattr("entropy_mcmc.report.page.page", page)
-    found = {"roles": [{"mixing": 5}]}
+    diagnosis = {"roles": [{"mixing": 5}]}
     with pytest.raises(DamagedFileError, match=r"diagnostics\.json"):
-        _page([RunData("run", tmp_path, None, [], [], (), found, None, None)])
+        _page([RunData("run", tmp_path, None, [], [], (), diagnosis, None, None)])

@@ -164,9 +164,9 @@ def test_scores_are_those_of_the_evaluation(runs):
         run = collect(runs[name], trust=TRUSTED)
         told = {"whole posterior": run.method, "θ only": f"{run.method} theta"}
         told |= {"θ_a only": f"{run.method} guide", "baseline: one SGD network": "sgd"}
-        found = [member for member in members(run) if member.name in told]
-        assert len(found) == (4 if name == "emcmc" else 3)
-        for member in found:
+        scored = [member for member in members(run) if member.name in told]
+        assert len(scored) == (4 if name == "emcmc" else 3)
+        for member in scored:
             line = run.evaluation("test", told[member.name])
             assert member.networks == line["samples"]
             for metric, value in member.scores.items():
@@ -218,10 +218,10 @@ def test_a_stream_of_test_batches_is_read_no_further_than_needed(runs):
 def test_wrong_images_are_wrong_and_sorted(runs):
     from entropy_mcmc.report.example_images import confidently_wrong, most_uncertain
 
-    found = collect(runs["emcmc"]).predicted
-    probs = found.average()
-    places = confidently_wrong(probs, found.targets, 1000)
-    assert len(places) == int((probs.argmax(1) != found.targets).sum())
+    predicted = collect(runs["emcmc"]).predicted
+    probs = predicted.average()
+    places = confidently_wrong(probs, predicted.targets, 1000)
+    assert len(places) == int((probs.argmax(1) != predicted.targets).sum())
     confidence = probs[places].max(1)
     assert (confidence[:-1] >= confidence[1:]).all()
     entropy = [-sum(p * math.log(p) for p in row if p > 0) for row in probs.tolist()]
@@ -316,12 +316,12 @@ def test_command(runs, tmp_path, capsys):
 def test_best_is_marked_only_where_the_rows_decide(runs, page_of):
     from entropy_mcmc.report.score_difference import paired
 
-    found = [whole(collect(runs[name])) for name in ("emcmc", "sgld")]
+    wholes = [whole(collect(runs[name])) for name in ("emcmc", "sgld")]
     text = page_of("emcmc", "sgld").split('id="cmp-overview"')[1].split("</section>")[0]
     rows = dict(re.findall(r'<tr data-run="(\d)">(.*?)</tr>', text, re.S))
     cells = [re.findall(r"<td>(.*?)</td>", rows[str(i)]) for i in (0, 1)]
     for place, name in ((2, "accuracy"), (3, "nll")):  # after method and networks
-        value, error = paired(found[0].rows[name], found[1].rows[name])
+        value, error = paired(wholes[0].rows[name], wholes[1].rows[name])
         decided = abs(value) > 1.96 * error
         first = (value > 0) == (name == "accuracy")
         marked = ["best" in cells[i][place] for i in (0, 1)]

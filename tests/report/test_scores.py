@@ -41,13 +41,13 @@ def test_roc_counts_alarms_as_written():
         (float((known >= edge).mean()), float((other >= edge).mean()))
         for edge in (1.0, 2.0, 3.0, 4.0, 5.0)
     }
-    found = set(zip(*(values.tolist() for values in roc(known, other)), strict=True))
-    assert {(round(a, 9), round(h, 9)) for a, h in found} == {
+    actual = set(zip(*(values.tolist() for values in roc(known, other)), strict=True))
+    assert {(round(a, 9), round(h, 9)) for a, h in actual} == {
         (round(a, 9), round(h, 9)) for a, h in points
     }
 
 
-def test_coverage_of_a_known_law():
+def test_coverage_of_a_known_distribution():
     # 20,000 exact draws: the standard error of a share is below 0.0036; 4.5 of them, 1 in 1e5.
     truth = np.random.default_rng(0).normal(2.0, 3.0, 20_000)
     for level, inside in coverages(np.full(20_000, 2.0), np.full(20_000, 9.0), truth):

@@ -7,11 +7,11 @@ from entropy_mcmc import report, theory
 from entropy_mcmc.report import theory_figure
 
 
-def test_chain_distances_converge_to_the_stationary_law():
+def test_chain_distances_converge_to_the_stationary_distribution():
     eta, alpha, h = 0.5, 0.1, 1.0
     got = theory_figure.chain_distances(np.array([h]), eta, alpha, 400, start=2.0)
-    law = theory.euler_covariance(alpha, h, eta)
-    sigma = np.array([[law.theta, law.cross], [law.cross, law.guide]])
+    moments = theory.euler_covariance(alpha, h, eta)
+    sigma = np.array([[moments.theta, moments.cross], [moments.cross, moments.guide]])
     hessian = np.array([[h + 1 / eta, -1 / eta], [-1 / eta, 1 / eta]])
     # The two covariances share eigenvectors: W2² is Σ(√a − √b)².
     a, b = (np.sqrt(np.linalg.eigvalsh(s)) for s in (sigma, np.linalg.inv(hessian)))

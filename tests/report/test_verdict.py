@@ -68,21 +68,21 @@ def test_words_of_differences():
 
 
 def test_an_infinite_loss_decides_nothing():
-    found = nll_difference(np.array([np.inf, 1.0]), np.array([1.0, 1.0]))
-    assert found.kind == "infinite"
+    difference = nll_difference(np.array([np.inf, 1.0]), np.array([1.0, 1.0]))
+    assert difference.kind == "infinite"
 
 
 def test_rmse_is_compared_by_its_squares():
     first, second = RNG.exponential(1.0, 4000), RNG.exponential(1.3, 4000)
-    found = rmse_difference(first, second)
-    assert found.value == pytest.approx(math.sqrt(first.mean()) - math.sqrt(second.mean()))
+    difference = rmse_difference(first, second)
+    assert difference.value == pytest.approx(math.sqrt(first.mean()) - math.sqrt(second.mean()))
     # Its error against resampled rows: 400 resamples give it to 3.5 % (one standard error).
     draws = []
     for _ in range(400):
         rows = RNG.integers(4000, size=4000)
         draws.append(math.sqrt(first[rows].mean()) - math.sqrt(second[rows].mean()))
-    assert found.error == pytest.approx(np.std(draws), rel=0.15)
-    assert found.margin == pytest.approx(0.01 * math.sqrt(second.mean()))
+    assert difference.error == pytest.approx(np.std(draws), rel=0.15)
+    assert difference.margin == pytest.approx(0.01 * math.sqrt(second.mean()))
 
 
 def member(name, nll, accuracy, rows=400, seed=0):
@@ -94,12 +94,12 @@ def member(name, nll, accuracy, rows=400, seed=0):
     return Member(name, 1, scores, {"nll": losses, "accuracy": hits})
 
 
-def judged(*found, severity="ok"):
+def judged(*actual, severity="ok"):
     run = SimpleNamespace(
         diagnostics={"severity": severity}, predicted=None, samples=(), baseline=None
     )
     run.predicted = Classified.__new__(Classified)
-    return verdict(run, found)
+    return verdict(run, actual)
 
 
 def test_the_verdict_is_green_only_where_the_run_is_better():
@@ -201,9 +201,9 @@ def test_without_a_rival_nothing_is_claimed():
 
 def test_rows_of_differences_are_those_of_the_members():
     first, second = member(WHOLE, 0.3, 0.8), member(BASELINE, 0.4, 0.9, seed=2)
-    found = accuracy_difference(first.rows["accuracy"], second.rows["accuracy"])
-    assert found.value == pytest.approx(-0.1)
-    assert found.kind == "worse"
+    difference = accuracy_difference(first.rows["accuracy"], second.rows["accuracy"])
+    assert difference.value == pytest.approx(-0.1)
+    assert difference.kind == "worse"
 
 
 def test_a_mark_needs_every_other_run_to_be_clearly_behind():
@@ -222,9 +222,9 @@ def test_a_mark_needs_every_other_run_to_be_clearly_behind():
 
 
 def test_errors_of_marks():
-    found = [member(WHOLE, 0.3, 0.9), member(WHOLE, 0.4, 0.9, seed=2), None]
-    error = row_error(found, "nll")
-    expected = paired(found[0].rows["nll"], found[1].rows["nll"])[1]
+    marked = [member(WHOLE, 0.3, 0.9), member(WHOLE, 0.4, 0.9, seed=2), None]
+    error = row_error(marked, "nll")
+    expected = paired(marked[0].rows["nll"], marked[1].rows["nll"])[1]
     assert error(0, 1) == pytest.approx(expected)
     assert math.isnan(error(0, 2))
     draws = resampled_error([np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 1.0]), None])
@@ -306,8 +306,8 @@ def test_equal_remedies_are_merged():
         {"severity": "ok", "text": "d", "change": ""},
         {"severity": "ok", "text": "e"},
     ]
-    found = [(e["severity"], e["text"], e["change"]) for e in _merged(advice)]
-    assert found == [
+    merged = [(e["severity"], e["text"], e["change"]) for e in _merged(advice)]
+    assert merged == [
         ("note", "a; b", "x"), ("warning", "c", "x"), ("ok", "d", ""), ("ok", "e", ""),
     ]  # fmt: skip
 

@@ -98,7 +98,7 @@ def test_larger_eta_flattens(folders):
     assert (folders / "items" / "smoothing.png").stat().st_size > 20_000
 
 
-def test_fractions_lie_inside_the_intervals_of_the_findings(folders):
+def test_fractions_lie_inside_their_intervals(folders):
     # 4,000 chains: 0.035 is 4.5 standard errors, false alarm 1e-5 in all; the seed is fixed.
     ridge = run(folders, "synthetic/short")["starts"][0]
     assert (ridge["start"], ridge["chains"], ridge["steps"]) == ([-0.2, -0.2], 4000, 1000)

@@ -38,7 +38,7 @@ def two_outputs():
 
 
 def long_noise(folder, **options):
-    """Constant lr, so that the guide has the time to reach its law."""
+    """Constant lr, so that the guide has the time to reach its distribution."""
     config = tiny_config(folder, "emcmc", kind="constant", samples_per_cycle=6)
     fast = {"lr": 0.4, "momentum": 0.0, "temperature": 0.01}
     return replace(with_parts(config, sampler=fast), **options)
@@ -84,21 +84,21 @@ def test_the_variance_is_that_of_the_chains_gradients(tmp_path):
     config = with_parts(long_noise(tmp_path / "a"), model={"name": f"{__name__}:two_outputs"})
     config = with_parts(config, data={"name": f"{__name__}:line"})
     run(config)
-    found = load_run(tmp_path / "a", trust=TRUSTED)
-    samples = _read(found, thermometers(found.folder))
+    loaded = load_run(tmp_path / "a", trust=TRUSTED)
+    samples = _read(loaded, thermometers(loaded.folder))
     assert len(samples) == 8
-    estimate = _variance(found, samples)
-    limit, source = found.record.config.sampler.clip_norm, found.problem.source
+    estimate = _variance(loaded, samples)
+    limit, source = loaded.record.config.sampler.clip_norm, loaded.problem.source
     assert limit == 20.0
-    model = found.problem.model
+    model = loaded.problem.model
     each = []
     for index in samples:
-        found.posterior.load(index, model)
+        loaded.posterior.load(index, model)
         grads = []
         for step in range(60):
             x, y = source.micro(step, 0, 1)
             model.zero_grad()
-            found.problem.loss(model(x), y).backward()
+            loaded.problem.loss(model(x), y).backward()
             nn.utils.clip_grad_norm_(model.parameters(), limit)
             grads.append([p.grad.clone() for p in model.parameters()])
         each.append(gradient_variance(grads, source.num_data).value)
@@ -186,10 +186,10 @@ def test_a_too_large_lr_is_found(tmp_path, method, lr, factor):
         cycles=1, burn_in=0.2, samples_per_cycle=12,
         **({"eta": 0.2, "momentum": 0.0} if method == "emcmc" else {}),
     )  # fmt: skip
-    found = posterior.diagnosis
-    reading = found.theta_temperature.reading
+    diagnosis = posterior.diagnosis
+    reading = diagnosis.theta_temperature.reading
     assert abs(reading.value - factor) < 4 * reading.error + 0.05 * factor * (method == "emcmc")
-    (said,) = [a for a in found.advice if a.text.startswith("θ is") or "θ's own" in a.text]
+    (said,) = [a for a in diagnosis.advice if a.text.startswith("θ is") or "θ's own" in a.text]
     assert said.severity == ("ok" if factor == 1 else "warning")
     assert "12 samples × 5 mini-batch gradients" in said.text
     assert ("divide lr by" in said.change) == (factor > 1)

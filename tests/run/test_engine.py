@@ -170,14 +170,14 @@ def test_regression_is_in_the_units_of_the_targets(tmp_path):
         output={"progress": False},
     )
     run(config)
-    found = load_run(tmp_path / "run", trust=TRUSTED)
-    evaluate(found)
+    loaded = load_run(tmp_path / "run", trust=TRUSTED)
+    evaluate(loaded)
     scores = Journal(tmp_path / "run").evaluations()[0]
     # The noise is 5 and the targets' standard deviation 50; a constant predictor has RMSE 50.
     assert scores["rmse"] < 15
     assert 0.7 < scores["coverage"] <= 1.0
     np.savetxt(tmp_path / "in.csv", x[150:].numpy(), delimiter=",", header="a,b,c", comments="")
-    assert predict_file(found, tmp_path / "in.csv", tmp_path / "out.csv", batch_size=7) == 50
+    assert predict_file(loaded, tmp_path / "in.csv", tmp_path / "out.csv", batch_size=7) == 50
     out = np.genfromtxt(tmp_path / "out.csv", delimiter=",", names=True)
     assert out.dtype.names == ("mean", "std", "epistemic_std")
     assert metrics.rmse(out["mean"], y[150:].numpy()) == pytest.approx(scores["rmse"], rel=1e-4)
@@ -186,20 +186,20 @@ def test_regression_is_in_the_units_of_the_targets(tmp_path):
 def test_predictions_do_not_depend_on_the_batch_size(tmp_path):
     config = tiny_config(tmp_path / "run", "emcmc", epochs=10)
     run(config)
-    found = load_run(tmp_path / "run", trust=TRUSTED)
+    loaded = load_run(tmp_path / "run", trust=TRUSTED)
     x = tiny_data()[1][0].numpy()
     np.savez(tmp_path / "in.npz", x=x)
     for size, name in ((1000, "a"), (3, "b")):
-        predict_file(found, tmp_path / "in.npz", tmp_path / f"{name}.npz", size)
+        predict_file(loaded, tmp_path / "in.npz", tmp_path / f"{name}.npz", size)
     first, second = (np.load(tmp_path / f"{name}.npz") for name in "ab")
     assert set(first.files) == {"class", "probabilities", "entropy", "mutual_information"}
-    each = found.posterior.sample_predictions(prepare(found, np.load(tmp_path / "in.npz")["x"]))
+    each = loaded.posterior.sample_predictions(prepare(loaded, np.load(tmp_path / "in.npz")["x"]))
     np.testing.assert_allclose(first["probabilities"], each.mean(0), atol=1e-6)
     expected = metrics.mutual_information(each)
     np.testing.assert_allclose(first["mutual_information"], expected, atol=1e-6)
     for name in first.files:
         np.testing.assert_allclose(first[name], second[name], atol=1e-6)
-    expected = found.posterior.predict_proba(torch.as_tensor(x))
+    expected = loaded.posterior.predict_proba(torch.as_tensor(x))
     np.testing.assert_allclose(first["probabilities"], expected, atol=1e-6)
 
 

@@ -37,9 +37,9 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
     assert code == 1
     assert "NaN or infinite" in error
     assert "the last good checkpoint, of step" in error
-    found = checkpoints.load(tmp_path / "run" / "checkpoint" / "chain-0")
-    assert found is not None
-    assert all(v.isfinite().all() for v in found.tensors.values() if v.is_floating_point())
+    checkpoint = checkpoints.load(tmp_path / "run" / "checkpoint" / "chain-0")
+    assert checkpoint is not None
+    assert all(v.isfinite().all() for v in checkpoint.tensors.values() if v.is_floating_point())
 
 
 def test_nan_in_arrays_names_the_row(tmp_path):
@@ -153,8 +153,12 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
     newest = tmp_path / "000000000009.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
     with pytest.warns(UserWarning, match=r"9.safetensors does not have the checksum.*step 5"):
-        found = checkpoints.load(tmp_path)
-    assert (found.step, found.numbers["n"], found.tensors["a"].tolist()) == (5, 5, [5.0, 5.0])
+        checkpoint = checkpoints.load(tmp_path)
+    assert (checkpoint.step, checkpoint.numbers["n"], checkpoint.tensors["a"].tolist()) == (
+        5,
+        5,
+        [5.0, 5.0],
+    )
     (tmp_path / "000000000005.json").write_text("{")
     with pytest.raises(DamagedFileError, match="no whole checkpoint is left"):
         checkpoints.load(tmp_path)

@@ -30,10 +30,10 @@ def runs(tmp_path_factory):
 
 def test_roles_and_methods_side_by_side(runs, tmp_path, capsys):
     folders = [str(runs / "emcmc"), str(runs / "sgd")]
-    found = flatness_command(
+    comparison = flatness_command(
         folders, subset=32, output=str(tmp_path / "out"), settings=SMALL, trust=TRUSTED
     )
-    names = [row.name for row in found.rows]
+    names = [row.name for row in comparison.rows]
     assert names == ["emcmc:emcmc theta", "emcmc:emcmc guide", "sgd:sgd theta"]
     written = json.loads((tmp_path / "out/flatness.json").read_text())
     assert [row["name"] for row in written] == names
@@ -55,7 +55,7 @@ def test_the_line_from_theta_to_its_guide(runs, tmp_path, monkeypatch):
     train = loaded.problem.train
     x, y = flatness.subset((train.normalise(train.inputs), train.targets), 32)
     for fraction, role in ((0.0, "theta"), (1.0, "guide")):
-        index = max(i for i, found in enumerate(loaded.posterior.roles) if found == role)
+        index = max(i for i, actual in enumerate(loaded.posterior.roles) if actual == role)
         model = loaded.posterior.load(index)
         refresh_batchnorm(model, [x])
         with torch.no_grad():
@@ -79,7 +79,7 @@ def test_the_surface_is_drawn_on_demand(runs, tmp_path):
 
 
 def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):
-    found = flatness_command(
+    comparison = flatness_command(
         [str(runs / "emcmc")], output=str(tmp_path), settings=SMALL, trust=TRUSTED
     )
     loaded = load_run(runs / "emcmc", trust=TRUSTED)
@@ -89,7 +89,7 @@ def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):
     with torch.no_grad():
         output = model(train.normalise(train.inputs))
         loss = torch.nn.functional.cross_entropy(output, train.targets)
-    guide = next(row for row in found.rows if row.name == "emcmc guide")
+    guide = next(row for row in comparison.rows if row.name == "emcmc guide")
     assert guide.loss == pytest.approx(loss.item(), rel=1e-5)
 
 

@@ -58,9 +58,9 @@ def test_priors_by_kind_of_parameter_reach_the_sampler(method):
         method, prior_variance=0.5, prior_scale="fan-in", bias_variance=2.0, norm_variance=math.inf
     )
     groups = parameter_groups(config, net, num_data=200)
-    found = build(config, groups, num_data=200, seed=1).param_groups
-    assert [group["weight_decay"] * 200 for group in found] == pytest.approx([8.0, 0.5, 0.0])
-    assert [group["param_names"] for group in found] == [
+    actual = build(config, groups, num_data=200, seed=1).param_groups
+    assert [group["weight_decay"] * 200 for group in actual] == pytest.approx([8.0, 0.5, 0.0])
+    assert [group["param_names"] for group in actual] == [
         ["0.weight"], ["0.bias"], ["1.weight", "1.bias"],
     ]  # fmt: skip
     decays = [0.04, 0.0025, 0.0, 0.0]

@@ -23,9 +23,9 @@ EVENT = {"loss": 0.25, "lr": 0.125, "temperature": 1.0, "cycle": 0, "samples": 2
 
 def scalars(folder, name):
     """What TensorBoard would draw, as pairs (step, value)."""
-    found = EventAccumulator(str(folder))
-    found.Reload()
-    return [(event.step, event.value) for event in found.Scalars(name)]
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
 
 
 def test_event_files_hold_the_numbers_of_the_journal(tmp_path):
@@ -36,10 +36,12 @@ def test_event_files_hold_the_numbers_of_the_journal(tmp_path):
         mine = [e for e in lines if e["chain"] == chain]
         assert len(mine) > 3
         for name in ("loss", "lr", "temperature", "cycle", "samples"):
-            found = scalars(tmp_path / "tensorboard" / f"chain-{chain}", name)
-            assert [step for step, _ in found] == [e["step"] for e in mine]
+            values = scalars(tmp_path / "tensorboard" / f"chain-{chain}", name)
+            assert [step for step, _ in values] == [e["step"] for e in mine]
             # Event files hold float32.
-            assert [value for _, value in found] == pytest.approx([e[name] for e in mine], rel=1e-6)
+            assert [value for _, value in values] == pytest.approx(
+                [e[name] for e in mine], rel=1e-6
+            )
 
 
 def test_steps_that_are_made_again_replace_the_first_ones(tmp_path):

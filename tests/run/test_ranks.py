@@ -139,9 +139,9 @@ def one_after_another(tmp_path_factory):
 def test_chains_of_two_ranks_are_those_of_one_process(tmp_path, one_after_another):
     """Three chains, so that one rank has two of them: all files are the same, byte by byte."""
     finish_ranks(chains_config(tmp_path / "run", chains=3), 2)
-    found = without_config(tmp_path / "run")
-    assert found == without_config(one_after_another)
-    assert sum(name.startswith("samples/") for name in found) == 3 * 4 + 1
+    files = without_config(tmp_path / "run")
+    assert files == without_config(one_after_another)
+    assert sum(name.startswith("samples/") for name in files) == 3 * 4 + 1
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -187,10 +187,10 @@ def test_chains_go_on_with_one_rank(tmp_path, one_after_another):
         process.join()
     assert {process.exitcode for process in processes} <= {1, 128 + signal.SIGTERM}
     finish_ranks(config, 1)
-    found, wanted = without_config(tmp_path / "run"), without_config(one_after_another)
+    files, wanted = without_config(tmp_path / "run"), without_config(one_after_another)
     # The journal has the same lines, but those of both interrupted chains come first.
-    del found["metrics.jsonl"], wanted["metrics.jsonl"]
-    assert found == wanted
+    del files["metrics.jsonl"], wanted["metrics.jsonl"]
+    assert files == wanted
     one, two = (
         sorted((folder / "metrics.jsonl").read_text().splitlines())
         for folder in (tmp_path / "run", one_after_another)

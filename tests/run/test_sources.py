@@ -95,8 +95,8 @@ def image_config(folder, name, **model):
 
 def run_and_measure(config, folder):
     finish_ranks(config, 2)
-    found = load_run(folder / "run", trust=TRUSTED)
-    return list(measure(found, "emcmc", (), ()))
+    loaded = load_run(folder / "run", trust=TRUSTED)
+    return list(measure(loaded, "emcmc", (), ()))
 
 
 def test_image_folder_with_two_ranks(image_folder):

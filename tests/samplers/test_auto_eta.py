@@ -53,12 +53,12 @@ def test_a_schedule_fits_it_to_its_cycles(momentum, burn_in, cycles):
     plan = {"total_steps": 20_000, "cycles": cycles, "burn_in": burn_in}
     schedule = cyclical(sampler, **plan)
     length = 20_000 // cycles
-    found, most = horizon(sampler), units.HORIZON * length
-    assert found <= most * (1 + 1e-12)
-    if found < most * 0.999 and found > units.LEAST_HORIZON:
+    actual, most = horizon(sampler), units.HORIZON * length
+    assert actual <= most * (1 + 1e-12)
+    if actual < most * 0.999 and actual > units.LEAST_HORIZON:
         # The sum over steps against the integral of the cosine.
         assert relaxation(schedule, sampler) == pytest.approx(2 * units.RELAXED, rel=0.01)
-    elif found > units.LEAST_HORIZON:
+    elif actual > units.LEAST_HORIZON:
         assert relaxation(schedule, sampler) > 1.99 * units.RELAXED
 
 

@@ -79,25 +79,27 @@ def run_both(case, device, steps, **overrides):
         state = case.naive(
             h, state, flat_gradient, lambda i, step=step: flat_noise(step, *case.noises[i])
         )
-    found = {"theta": flat(params)}
+    actual = {"theta": flat(params)}
     for name in case.variables[1:]:
-        found[name] = flat([sampler.state[p][name] for p in params])
-    return found, state
+        actual[name] = flat([sampler.state[p][name] for p in params])
+    return actual, state
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_equals_the_equations(case, device):
-    found, expected = run_both(case, device, steps=6)
+    actual, expected = run_both(case, device, steps=6)
     for name in case.variables:
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-11, err_msg=name)
+        np.testing.assert_allclose(
+            actual[name], expected[name], rtol=1e-9, atol=1e-11, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("case", NOISY, ids=lambda c: c.name)
 def test_equals_the_equations_at_temperature_zero(case, device):
-    found, expected = run_both(case, device, steps=6, temperature=0.0)
+    actual, expected = run_both(case, device, steps=6, temperature=0.0)
     for name in case.variables:
         np.testing.assert_allclose(
-            found[name], expected[name], rtol=1e-11, atol=1e-13, err_msg=name
+            actual[name], expected[name], rtol=1e-11, atol=1e-13, err_msg=name
         )
 
 

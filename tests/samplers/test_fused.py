@@ -1,4 +1,4 @@
-"""The compiled step: same numbers and same law as the eager one, one compilation for all sizes.
+"""The compiled step: same numbers and distribution as the eager one, one compilation for all.
 
 Compilations cost seconds each: almost all tests here share the three kernels of `euler`.
 """

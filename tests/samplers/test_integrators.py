@@ -1,4 +1,4 @@
-"""Integrators and the collapsed guide: what goes together, limits that are other samplers, laws.
+"""Integrators and the collapsed guide: what goes together, limits that are others, distributions.
 
 A z-score over the bound of 4.5 has a false-alarm rate of 7e-6; seeds are fixed.
 """
@@ -135,12 +135,12 @@ def test_theta_of_a_collapsed_pair_is_the_chain_without_a_guide(kind, options):
     assert torch.equal(alone, pair)
 
 
-# The laws at the step size used.
+# The distributions at the step size used.
 
 
 @pytest.mark.parametrize(("kind", "options"), ALONE)
 @pytest.mark.parametrize("temperature", [1.0, 0.01])
-def test_law_of_a_collapsed_pair(kind, options, temperature):
+def test_distribution_of_a_collapsed_pair(kind, options, temperature):
     """Var θ, Cov and Var θ_a of 40,000 coordinates, with gradient noise of variance V."""
     n, lr, h, eta, V, size = 10, 0.6, 10.0, 0.2, 2.0 * temperature, 40_000
     param = nn.Parameter(torch.zeros(size))
@@ -157,13 +157,13 @@ def test_law_of_a_collapsed_pair(kind, options, temperature):
     with sampler.guide():
         guide = param.detach().double().numpy().copy()
     settings = {"momentum": 0.0, "integrator": "euler", **options}
-    law = theory.collapsed_covariance(lr / n, h, eta, temperature, V, **settings)
-    sigma = np.array([[law.theta, law.cross], [law.cross, law.guide]])
+    moments = theory.collapsed_covariance(lr / n, h, eta, temperature, V, **settings)
+    sigma = np.array([[moments.theta, moments.cross], [moments.cross, moments.guide]])
     assert np.abs(covariance_z(np.stack([theta, guide]), sigma)).max() < BOUND
 
 
 @pytest.mark.parametrize(("integrator", "momentum"), [("lm", 0.0), ("baoab", 0.6), ("baoab", 0.95)])
-def test_law_of_a_joint_pair_has_no_bias_at_a_large_step(integrator, momentum):
+def test_distribution_of_a_joint_pair_has_no_bias_at_a_large_step(integrator, momentum):
     """At 60 % of the largest step, where Euler's Var θ is 1.7 to 3.7 times T/h: T·A⁻¹ exactly."""
     h, eta, n = 1.0, 0.5, 1
     alpha = 0.6 * theory.max_step_size(h, eta, momentum=momentum)
@@ -176,8 +176,8 @@ def test_law_of_a_joint_pair_has_no_bias_at_a_large_step(integrator, momentum):
         param.grad = h * param.detach()
         sampler.step()
     rows = np.stack([param.detach().double().numpy(), sampler.state[param]["guide"].double()])
-    law = theory.averaged_covariance(alpha, h, eta, momentum=momentum)
-    sigma = np.array([[law.theta, law.cross], [law.cross, law.guide]])
+    moments = theory.averaged_covariance(alpha, h, eta, momentum=momentum)
+    sigma = np.array([[moments.theta, moments.cross], [moments.cross, moments.guide]])
     assert np.abs(covariance_z(rows, sigma)).max() < BOUND
 
 

@@ -27,11 +27,11 @@ def set_gradients(params):
 
 
 def states(sampler, params):
-    found = {}
+    kept = {}
     for i, p in enumerate(params):
-        found[i, "theta"] = p.detach().clone()
-        found |= {(i, name): value.clone() for name, value in sampler.state[p].items()}
-    return found
+        kept[i, "theta"] = p.detach().clone()
+        kept |= {(i, name): value.clone() for name, value in sampler.state[p].items()}
+    return kept
 
 
 def chain(change, *, forget, steps=6, make=emcmc, dtype=torch.float32):

@@ -1,4 +1,4 @@
-"""Replicas and their guide: equations step by step, laws in closed form, resume, refusals.
+"""Replicas and their guide: equations step by step, distributions in closed form, resume, refusals.
 
 A z-score over the bound of 4.5 has a false-alarm rate of 7e-6; seeds are fixed.
 """
@@ -130,11 +130,11 @@ def joint_hessian(h, eta, y):
 
 
 def closed_covariance(alpha, h, eta, y, temperature, **settings):
-    law = theory.replica_covariance(alpha, h, eta, y, temperature, **settings)
-    sigma = np.full((y + 1, y + 1), law.between)
-    np.fill_diagonal(sigma, law.theta)
-    sigma[y, :] = sigma[:, y] = law.cross
-    sigma[y, y] = law.guide
+    moments = theory.replica_covariance(alpha, h, eta, y, temperature, **settings)
+    sigma = np.full((y + 1, y + 1), moments.between)
+    np.fill_diagonal(sigma, moments.theta)
+    sigma[y, :] = sigma[:, y] = moments.cross
+    sigma[y, y] = moments.guide
     return sigma
 
 
@@ -153,14 +153,14 @@ def test_closed_form_solves_the_lyapunov_equation(y, alpha, h, eta, momentum):
     )
     exact = closed_covariance(alpha, h, eta, y, T, momentum=momentum, integrator="baoab")
     np.testing.assert_allclose(exact, T * np.linalg.inv(A), rtol=1e-8)
-    law = theory.replica_covariance(alpha, h, eta, y, T, momentum)
+    moments = theory.replica_covariance(alpha, h, eta, y, T, momentum)
     weights = np.array([1 / y] * y + [-1.0])
-    assert law.difference == pytest.approx(weights @ sigma @ weights, rel=1e-8)
+    assert moments.difference == pytest.approx(weights @ sigma @ weights, rel=1e-8)
 
 
 @every_rule
 @pytest.mark.parametrize("y", [1, 2, 4])
-def test_law_of_replicas_and_guide(rule, y):
+def test_distribution_of_replicas_and_guide(rule, y):
     """Joint covariance of 20,000 coordinates after 50 rounds, at the step size used.
 
     Bound 4.5 over at most 15 moments. The slowest variance is off by e^{-2·50·0.06·1.6} = 7e-5.

@@ -19,9 +19,9 @@ SOUND = {"nll": 0.5, "rows": [0.5], "scores": {"accuracy": 1.0}, "settings": {"l
 
 @pytest.fixture
 def folder(tmp_path):
-    found = TuneFolder(tmp_path / "search")
-    found.lock().release()
-    return found
+    made = TuneFolder(tmp_path / "search")
+    made.lock().release()
+    return made
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ class Bowl:
         self.lr, self.order, self.diverges, self.jobs = lr, order, diverges, []
 
     def __call__(self, jobs):
-        found = {}
+        losses = {}
         for job in self.order.sample(jobs, len(jobs)) if self.order else jobs:
-            found[job.trial] = self.nll(job)
+            losses[job.trial] = self.nll(job)
         self.jobs += jobs
-        return [found[job.trial] for job in jobs]
+        return [losses[job.trial] for job in jobs]
 
     def nll(self, job):
         if job.point["lr"] > self.diverges:
@@ -35,23 +35,23 @@ class Bowl:
 
 
 def test_the_first_trial_is_the_recipe():
-    found = run_search(SPACE, rungs(16, 48), 0, Bowl(0.1))
-    assert found.trials[RECIPE].point == {"lr": 0.1, "temperature": 0.02}
-    assert found.best.number == RECIPE  # the minimum is there
+    search = run_search(SPACE, rungs(16, 48), 0, Bowl(0.1))
+    assert search.trials[RECIPE].point == {"lr": 0.1, "temperature": 0.02}
+    assert search.best.number == RECIPE  # the minimum is there
 
 
 def test_finalists_run_at_full_length_and_the_recipe_is_one():
     bowl = Bowl(0.02)
-    found = run_search(SPACE, rungs(16, 48), 0, bowl)
+    search = run_search(SPACE, rungs(16, 48), 0, bowl)
     full = [job.trial for job in bowl.jobs if job.epochs == 48]
     assert len(full) == 4
     assert RECIPE in full
     assert [job.trial for job in bowl.jobs if job.epochs == 12] == list(range(16))
     # The best three of the short runs are the others.
-    short = sorted(range(1, 16), key=lambda n: found.trials[n].results[12].nll)
+    short = sorted(range(1, 16), key=lambda n: search.trials[n].results[12].nll)
     assert sorted(full) == sorted([RECIPE, *short[:3]])
-    assert found.best.longest == 48
-    assert found.best.nll == min(t.nll for t in found.trials if t.longest == 48)
+    assert search.best.longest == 48
+    assert search.best.nll == min(t.nll for t in search.trials if t.longest == 48)
 
 
 def test_few_trials_all_run_at_full_length():
@@ -71,28 +71,28 @@ def test_the_search_is_a_function_of_its_results():
 
 def test_later_trials_follow_the_results():
     """Proposed by TPE they are better on average than the first half, which is spread evenly."""
-    found = run_search(SPACE, rungs(32, 48), 0, Bowl(0.05))
-    nll = [trial.results[3].nll for trial in found.trials]
+    search = run_search(SPACE, rungs(32, 48), 0, Bowl(0.05))
+    nll = [trial.results[3].nll for trial in search.trials]
     assert sum(nll[16:]) / 16 < sum(nll[1:16]) / 15
 
 
 @pytest.mark.parametrize("minimum", [0.002, 1.5])
 def test_the_range_grows_towards_a_minimum_outside_it(minimum):
     """The first range is 0.0125 … 0.4; both minima lie outside."""
-    found = run_search(SPACE, rungs(16, 48), 0, Bowl(minimum))
-    low, high = (math.exp(end) for end in (found.space[0].low, found.space[0].high))
+    search = run_search(SPACE, rungs(16, 48), 0, Bowl(minimum))
+    low, high = (math.exp(end) for end in (search.space[0].low, search.space[0].high))
     assert low < minimum < high
-    inside = [0.0125 <= t.point["lr"] <= 0.4 for t in found.trials]
+    inside = [0.0125 <= t.point["lr"] <= 0.4 for t in search.trials]
     assert all(inside[:8])
     assert not all(inside[8:])
-    assert not 0.0125 <= found.best.point["lr"] <= 0.4
+    assert not 0.0125 <= search.best.point["lr"] <= 0.4
 
 
 def test_a_range_of_the_users_does_not_grow():
     space = [axis("lr", 0.1, [0.05, 0.2]), SPACE[1]]
-    found = run_search(space, rungs(16, 48), 0, Bowl(1.5))
-    assert max(t.point["lr"] for t in found.trials) <= 0.2
-    assert found.space[0] == space[0]
+    search = run_search(space, rungs(16, 48), 0, Bowl(1.5))
+    assert max(t.point["lr"] for t in search.trials) <= 0.2
+    assert search.space[0] == space[0]
 
 
 def test_what_is_at_an_end_in_the_end_is_said():
@@ -105,10 +105,10 @@ def test_what_is_at_an_end_in_the_end_is_said():
 
 def test_trials_that_diverged_are_not_promoted():
     bowl = Bowl(0.3, diverges=0.2)
-    found = run_search(SPACE, rungs(16, 48), 0, bowl)
+    search = run_search(SPACE, rungs(16, 48), 0, bowl)
     assert all(job.point["lr"] <= 0.2 for job in bowl.jobs if job.epochs == 48)
-    assert math.isfinite(found.best.nll)
-    assert any(math.isinf(t.nll) for t in found.trials)
+    assert math.isfinite(search.best.nll)
+    assert any(math.isinf(t.nll) for t in search.trials)
 
 
 def test_if_all_diverge_the_reason_is_given():
@@ -125,10 +125,10 @@ def test_rungs():
     assert rungs(16, 48, least=50) == (Rung(16, 48),)
     for trials in range(1, 70):
         for epochs in (1, 2, 3, 7, 48):
-            found = rungs(trials, epochs)
-            assert found[0].trials == trials
-            assert found[-1].epochs == epochs
-            lengths, counts = zip(*((r.epochs, r.trials) for r in found), strict=True)
+            planned = rungs(trials, epochs)
+            assert planned[0].trials == trials
+            assert planned[-1].epochs == epochs
+            lengths, counts = zip(*((r.epochs, r.trials) for r in planned), strict=True)
             assert sorted(set(lengths)) == list(lengths)
             assert sorted(counts, reverse=True) == list(counts)
             assert sum(generations(trials)) == trials

@@ -10,14 +10,14 @@ from entropy_mcmc.tuning.space import KNOBS, axis, ends, widened
 
 
 def test_the_first_range_is_around_the_recipe():
-    found = axis("prior_variance", 0.04)
-    assert found.value(found.low) == pytest.approx(0.004)
-    assert found.value(found.high) == pytest.approx(0.4)
+    searched = axis("prior_variance", 0.04)
+    assert searched.value(searched.low) == pytest.approx(0.004)
+    assert searched.value(searched.high) == pytest.approx(0.4)
 
 
 def test_momentum_is_searched_as_one_minus_momentum():
-    found = axis("momentum", 0.9)
-    assert sorted((found.value(found.low), found.value(found.high))) == [0.6, 0.975]
+    searched = axis("momentum", 0.9)
+    assert sorted((searched.value(searched.low), searched.value(searched.high))) == [0.6, 0.975]
     # 0 is a limit, not a point at infinity.
     still = axis("momentum", 0.0)
     assert still.value(still.high) == 0.0
@@ -27,10 +27,10 @@ def test_momentum_is_searched_as_one_minus_momentum():
 @pytest.mark.parametrize("name", KNOBS)
 def test_values_and_places_are_inverse(name):
     start = 0.5
-    found = axis(name, start)
+    searched = axis(name, start)
     for part in (0.0, 0.3, 1.0):
-        place = found.low + part * (found.high - found.low)
-        assert found.place(found.value(place)) == pytest.approx(place, abs=1e-3)
+        place = searched.low + part * (searched.high - searched.low)
+        assert searched.place(searched.value(place)) == pytest.approx(place, abs=1e-3)
 
 
 @pytest.mark.parametrize(("value", "side"), [(0.0126, -1), (0.1, 0), (0.39, 1)])
@@ -60,9 +60,9 @@ def test_a_range_of_the_users_is_kept():
 
 
 def test_no_range_leaves_what_can_work():
-    found = axis("horizon", 1.0)
-    assert found.value(found.high) == 2.0
-    assert found.on_edge(2.0) == 0
+    searched = axis("horizon", 1.0)
+    assert searched.value(searched.high) == 2.0
+    assert searched.on_edge(2.0) == 0
 
 
 def test_a_start_that_cannot_be_searched_from():

@@ -162,9 +162,9 @@ def test_every_method(method, tmp_path):
         {"samples_per_cycle": 1} if method in ("sgd", "sam", "entropy-sgd", "ensemble") else {}
     )
     chains = {"chains": 2} if method == "ensemble" else {}
-    found = tuned(tmp_path / "a", method=method, trials=2, epochs=5, **samples, **chains)
-    assert found.config.method == method
-    names = {axis.name for axis in found.outcome.space}
+    tuning = tuned(tmp_path / "a", method=method, trials=2, epochs=5, **samples, **chains)
+    assert tuning.config.method == method
+    names = {axis.name for axis in tuning.outcome.space}
     rate = "inner_lr" if method.startswith("entropy-") else "lr"
     assert {rate, "prior_variance"} <= names
     assert ("horizon" in names) == (method == "emcmc")
@@ -173,15 +173,15 @@ def test_every_method(method, tmp_path):
         method in ("emcmc", "sgld", "psgld", "sghmc", "entropy-sgld", "bsam")
     )
     # The chosen options can be sampled with, on all rows.
-    posterior = entropy_mcmc.sample(tiny_model, tiny_data(), **found.options)
+    posterior = entropy_mcmc.sample(tiny_model, tiny_data(), **tuning.options)
     assert len(posterior) >= 1
 
 
 def test_the_horizon_is_a_part_of_the_cycle(tmp_path):
-    found = tuned(tmp_path / "a", method="emcmc", trials=2, search=["horizon"], lr=0.1)
-    chosen = found.outcome.best.point["horizon"]
+    tuning = tuned(tmp_path / "a", method="emcmc", trials=2, search=["horizon"], lr=0.1)
+    chosen = tuning.outcome.best.point["horizon"]
     steps = 16 * (64 // 8)  # of a cycle, with all rows
-    assert found.config.sampler.eta * 64 / 0.1 == pytest.approx(max(4, chosen * steps))
+    assert tuning.config.sampler.eta * 64 / 0.1 == pytest.approx(max(4, chosen * steps))
 
 
 def test_regression_and_torch_data_sets(tmp_path):
@@ -189,8 +189,8 @@ def test_regression_and_torch_data_sets(tmp_path):
     network = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
     before = [p.clone() for p in network.parameters()]
     pairs = (x, x[:, 0].sin())
-    found = entropy_mcmc.tune(network, pairs, method="sgd", trials=2, epochs=3, batch_size=8)
-    assert "rmse" in found.outcome.best.results[3].scores
+    tuning = entropy_mcmc.tune(network, pairs, method="sgd", trials=2, epochs=3, batch_size=8)
+    assert "rmse" in tuning.outcome.best.results[3].scores
     assert all(map(torch.equal, before, network.parameters()))  # nobody moved the user's network
     items = entropy_mcmc.tune(
         tiny_model, tiny_items(), method="sgd", trials=2, epochs=3, batch_size=8
@@ -199,9 +199,9 @@ def test_regression_and_torch_data_sets(tmp_path):
 
 
 def test_what_is_given_is_kept(tmp_path):
-    found = tuned(tmp_path / "a", trials=2, epochs=4, lr=0.07, weight_decay=1e-3)
-    assert [axis.name for axis in found.outcome.space] == ["temperature"]
-    assert (found.config.sampler.lr, found.config.sampler.weight_decay) == (0.07, 1e-3)
+    tuning = tuned(tmp_path / "a", trials=2, epochs=4, lr=0.07, weight_decay=1e-3)
+    assert [axis.name for axis in tuning.outcome.space] == ["temperature"]
+    assert (tuning.config.sampler.lr, tuning.config.sampler.weight_decay) == (0.07, 1e-3)
     # Named in `search`, a given value is where the search starts.
     start = tuned(tmp_path / "b", trials=2, epochs=4, lr=0.07, search=["lr"])
     assert start.outcome.recipe.point == {"lr": 0.07}
@@ -259,13 +259,13 @@ def test_a_folder_in_use(finished):
 
 def test_a_damaged_result_is_named(tmp_path):
     options = {"method": "sgd", "trials": 1, "epochs": 2}
-    found = tuned(tmp_path / "a", **options)
-    (path,) = (found.folder / "trials").glob("*.json")
+    tuning = tuned(tmp_path / "a", **options)
+    (path,) = (tuning.folder / "trials").glob("*.json")
     path.write_text("{")
     with pytest.raises(DamagedFileError, match=r"000-epochs-2\.json .*remove it"):
         tuned(tmp_path / "a", **options)
     path.unlink()
-    assert str(tuned(tmp_path / "a", **options)) == str(found)
+    assert str(tuned(tmp_path / "a", **options)) == str(tuning)
 
 
 def failing_loss(output, target):

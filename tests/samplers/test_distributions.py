@@ -1,4 +1,4 @@
-"""The law of every chain against its closed form.
+"""The distribution of every chain against its closed form.
 
 All chains run over many independent coordinates at once; a z-score over the bound of 4.5 has a
 false-alarm rate of 7e-6, and each test compares at most ten of them under a fixed seed.
@@ -181,7 +181,7 @@ def test_sgld_gradient_noise(device):
     "name", ["sghmc", "emcmc-momentum", "sgld-lm", "emcmc-lm", "sghmc-baoab", "emcmc-baoab"]
 )
 def test_the_temperature_is_kept_across_a_warm_restart(name, device):
-    """lr falls by a cosine and jumps back: the law follows Σ ← M_t Σ M_tᵀ + Q_t throughout, with
+    """lr falls by a cosine and jumps back: the covariance is Σ ← M_t Σ M_tᵀ + Q_t throughout, with
     velocities rescaled by √(lr/lr_last), and stays near T/h (T/(h(1−μ)) would be ten times it).
     Without that factor SGHMC's variance is 2.0 T/h at the end of each cycle, 0.3 T/h after it."""
     n, curvature, T = 10, 1.0, 0.5
@@ -210,8 +210,8 @@ def test_the_temperature_is_kept_across_a_warm_restart(name, device):
 
 
 @pytest.mark.parametrize("guide_update", ["euler", "exact"])
-def test_bfloat16_has_the_float32_law(guide_update, device):
-    """At the authors' CIFAR setting a bfloat16 update would round away: masters keep the law."""
+def test_bfloat16_has_the_float32_distribution(guide_update, device):
+    """At the authors' CIFAR setting bfloat16 would round updates away: masters keep them."""
     lr, n, T, eta = 0.5, 50_000, 1e-4, 4e-4
     param = torch.nn.Parameter(torch.zeros(COORDINATES, device=device, dtype=torch.bfloat16))
     sampler = EntropyMCMC(
