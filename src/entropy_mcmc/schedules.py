@@ -283,7 +283,7 @@ class Cyclical:
             noisy = length - math.ceil(self.burn_in * length)
             if self.samples_per_cycle > noisy:
                 raise ConfigError(
-                    f"samples_per_cycle must be at most the {noisy} noisy steps of a cycle of "
+                    f"samples_per_cycle must be at most {noisy}, the noisy steps of a cycle of "
                     f"{length} steps at burn_in={self.burn_in}, got samples_per_cycle="
                     f"{self.samples_per_cycle}; use fewer samples, a smaller burn_in, or more steps"
                 )

@@ -95,6 +95,7 @@ def test_a_test_file_takes_the_encoding_of_the_training_file(tmp_path):
     ("text", "words", "options"),
     [
         ("a,b\n1,2\n3\n", r"2 columns and 1 cells in line 3", {}),
+        ("a;b\n1;2\n3;4\n", r"by commas, got the header 'a;b'; convert it", {}),
         ("1,2\n3,4\n", r"first line .* must name the columns", {}),
         ("a,a\n1,2\n", r"a name for each column, once", {}),
         ("a,b\n", r"a header line and rows", {}),
@@ -253,6 +254,12 @@ def test_images_and_labels_of_a_hub_set():
     assert (data.classes, data.targets.tolist()) == (40, [30, 0, 2, 1])
     again = from_columns(hub, like=data)
     assert torch.equal(again.inputs, data.inputs)
+    named = HubSet({"size": [1.0, 2.0, 3.0], "kind": [1, 0, 1]}, ("rose", "iris"))
+    flowers = from_columns(named, "kind")
+    assert (flowers.class_names, flowers.targets.tolist()) == (("rose", "iris"), [1, 0, 1])
+    few = HubSet({"size": [4.0], "kind": [0]}, ("rose", "iris"))
+    assert from_columns(few, like=flowers).targets.tolist() == [0]
+    assert from_columns(named, "kind", task="regression").class_names == ()
     mixed = {"image": [pixels[0], pixels[1][:4]], "label": ["a", "b"]}
     with pytest.raises(ConfigError, match="images of one size"):
         from_columns(mixed, "label")
@@ -266,3 +273,15 @@ def test_names_of_files_and_of_functions():
     assert not is_function_name("C:\\data\\a.npz")  # no code is imported for a path
     assert short_name("C:\\data\\my table.npz") == "my_table"
     assert short_name("../..") == "data"
+
+
+def test_a_data_set_is_shown_in_one_line():
+    shown = repr(from_columns({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "x"]}))
+    assert shown == "Dataset('columns', 3 rows of 1, 2 classes)"
+
+
+def test_labels_from_one_are_remarked(tmp_path):
+    x, y = np.zeros((4, 2), np.float32), np.array([1, 2, 1, 2])
+    np.savez(tmp_path / "one.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    with pytest.warns(UserWarning, match="counted from 1, subtract 1"):
+        assert load(str(tmp_path / "one.npz")).classes == 3

@@ -170,7 +170,7 @@ def test_a_wide_table_says_that_it_scrolls(visit):
 
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
-    [("good", "ok", "Better than one "), ("worse", "warning", "Worse than one SGD")],
+    [("good", "ok", "Better than one "), ("worse", "problem", "Worse than one SGD")],
 )
 def test_the_verdict_is_green_only_for_a_gain(visit, name, kind, words):
     page = visit(name)

@@ -32,6 +32,16 @@ def test_log_ticks_are_inside(low, high):
     assert all(low * 0.99 <= value <= high * 1.01 for value in marks)
 
 
+def test_a_short_logarithmic_range_has_more_than_one_tick():
+    assert len(log_ticks(0.55, 1.9)) > 2
+
+
+def test_ticks_that_are_close_together_are_written_differently():
+    words = [word for _, word in Axis("NLL", 0.11541, 0.11583).marks()]
+    assert len(words) > 2
+    assert len(set(words)) == len(words)
+
+
 def test_a_range_of_nothing_is_still_a_range():
     for values in ([], [math.nan], [math.inf], [2.0, 2.0], [0.0]):
         low, high = spanning(values)

@@ -64,7 +64,7 @@ def test_words_of_differences():
     shown = str(Difference("accuracy", -0.0125, 0.002, 0.005, lower_is_better=False))
     assert shown == "accuracy −1.2 ± 0.2 points"
     tiny = str(Difference("accuracy", -0.0004, 0.001, 0.005, lower_is_better=False))
-    assert tiny.startswith("accuracy +0.0 ± 0.1 points")
+    assert tiny.startswith("accuracy 0.0 ± 0.1 points")  # neither −0.0 nor +0.0
 
 
 def test_an_infinite_loss_decides_nothing():
@@ -111,7 +111,7 @@ def test_the_verdict_is_green_only_where_the_run_is_better():
     assert "NLL 0.300 against 0.400 (−" in words
     assert "paired over 400 test rows" in words
     words, severity = judged(ours, single, member(BASELINE, 0.2, 0.9, seed=2))
-    assert (severity, words[:10]) == ("warning", "Worse than")
+    assert (severity, words[:10]) == ("problem", "Worse than")
     words, severity = judged(ours, single, member(BASELINE, 0.29, 0.9, seed=2), severity="problem")
     assert severity == "problem"
 
@@ -124,8 +124,8 @@ def test_the_best_rival_counts():
     )
     assert [m.name for m in rivals([ours, single, base])] == [SINGLE, BASELINE]
     words, severity = judged(ours, single, base)
-    assert severity == "warning"
-    assert "one of its samples" in words
+    assert severity == "problem"
+    assert "one of its own samples" in words
 
 
 def test_alike_needs_a_margin_and_open_is_said():
@@ -218,6 +218,10 @@ def test_a_mark_needs_every_other_run_to_be_clearly_behind():
     # Two runs need 1.96 standard errors, three 2.24 (Bonferroni).
     assert decided([0.3, 0.321], 0.01) == 0
     assert decided([0.3, 0.321, 0.9], 0.01) is None
+    # Decided, and too small to matter: the note beside the table calls it alike.
+    assert decided([0.3, 0.304], 0.001) is None
+    assert decided([0.3, 0.304], 0.0031) is None
+    assert decided([0.3, 0.32], 0.001) == 0
     assert decided_best("coverage", [0.95, 0.5], lambda i, j: 0.001) is None
 
 
@@ -324,7 +328,24 @@ def test_only_what_was_checked_is_called_checked():
         "Not checked: whether its cycles or chains agree."
     )
     roles[0]["agreements"][0]["verdict"] = "alike"
-    assert "Not checked" not in _checked({"theta_temperature": {"draws": 3}, "roles": roles})
+    assert "Not checked" not in _checked({"measured": [0.01, 0.001], "roles": roles})
+
+
+@pytest.mark.parametrize(
+    ("reading", "decides"),
+    [
+        ([1.0, 0.01], True),  # right
+        ([2.0, 0.01], True),  # hot
+        ([1.0, 0.9], False),  # too uncertain
+        ([0.3, 0.01], False),  # samples close in time
+        ([-0.001, 0.002], False),  # near copies
+        (["a", None], False),  # a file of other hands
+    ],
+)
+def test_a_vague_temperature_of_theta_is_not_called_checked(reading, decides):
+    theta = {"reading": reading, "freedom": 7, "draws": 8, "batches": 2, "within": True}
+    told = _checked({"temperature": 1.0, "theta_temperature": theta})
+    assert told.startswith("Checked: whether the chain is at its temperature") is decides
 
 
 def seeded(run, name, seed, method="emcmc"):

@@ -27,11 +27,14 @@ class Encoder:
         categories: For every input column its texts in order, or () for numbers.
         target: The target column.
         class_names: The classes in order, or () for regression.
+        numbered: Whether the target column holds places in `class_names` (Hugging Face's
+            ClassLabel), not the names themselves.
     """
 
     categories: dict[str, tuple[str, ...]]
     target: str
     class_names: tuple[str, ...]
+    numbered: bool = False
 
     def inputs(self, table: Any, where: str) -> npt.NDArray[np.float32]:
         """Rows of numbers: number columns as they are, a column of 0 and 1 for every category."""
@@ -46,13 +49,14 @@ class Encoder:
         column = column_of(table, self.target, where)
         if not self.class_names:
             return _numbers(column, self.target)[:, 0].astype(np.float32)
-        places = {name: place for place, name in enumerate(self.class_names)}
+        names = range(len(self.class_names)) if self.numbered else self.class_names
+        places = {str(name): place for place, name in enumerate(names)}
         labels = [places.get(text) for text in _labels(column)]
         if None in labels:
             strange = _labels(column)[labels.index(None)]
             raise ConfigError(
                 f"{where} has the class {strange!r} in column {self.target!r}, which the training "
-                f"rows do not have; they have {listed(self.class_names)}"
+                f"rows do not have; they have {listed(names)}"
             )
         return np.array(labels, dtype=np.int64)
 
@@ -95,15 +99,19 @@ def from_columns(
         )
     goal = column_of(table, target, name)
     check_choice("task", task, (None, "classification", "regression"))
-    classes = _class_names(table, target, goal, task)
+    labels = _label_names(table, target, goal)
+    classes = labels if labels and task != "regression" else _class_names(target, goal, task)
+    numbered = classes is labels
     first = column_of(table, wanted[0], name)
     if len(wanted) == 1 and _is_images(first):
-        return _images(name, first, Encoder({wanted[0]: ()}, target, classes), goal, None)
+        encoder = Encoder({wanted[0]: ()}, target, classes, numbered)
+        return _images(name, first, encoder, goal, None)
     columns = {column: column_of(table, column, name) for column in wanted}
     encoder = Encoder(
         {c: () if _is_number(v) else _categories(v, c, name) for c, v in columns.items()},
         target,
         classes,
+        numbered,
     )
     return encode(name, table, encoder)
 
@@ -281,14 +289,17 @@ def _labels(column: Column) -> list[str]:
     return ["" if value is None else str(value) for value in values.tolist()]
 
 
-def _class_names(table: Any, target: str, goal: Column, task: Task | None) -> tuple[str, ...]:
+def _label_names(table: Any, target: str, goal: Column) -> tuple[str, ...]:
+    """Names of the classes that the numbers of a Hugging Face ClassLabel stand for, else ()."""
+    features = getattr(table, "features", None)
+    known = getattr(features[target], "names", None) if features is not None else None
+    return tuple(map(str, known)) if known and goal.dtype.kind in "iu" else ()
+
+
+def _class_names(target: str, goal: Column, task: Task | None) -> tuple[str, ...]:
     """Classes in order; () where the target is a value."""
     if task == "regression":
         return ()
-    features = getattr(table, "features", None)  # Hugging Face: a ClassLabel has names
-    known = getattr(features[target], "names", None) if features is not None else None
-    if known and goal.dtype.kind in "iu":
-        return tuple(str(number) for number in range(len(known)))
     if not _is_number(goal):
         return _categories_of_target(goal, target)
     values = _numbers(goal, target)[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -57,6 +58,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def __repr__(self) -> str:
+        shape = " × ".join(str(size) for size in self.inputs.shape[1:])
+        kind = self.task if self.classes is None else f"{self.classes} classes"
+        return f"Dataset({self.name!r}, {len(self)} rows of {shape}, {kind})"
+
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes by name, in order; () where they have none but their number."""
@@ -92,15 +98,22 @@ class Dataset:
         )
 
 
-def count_classes(largest: int) -> int:
-    """The number of classes whose largest label is this; a label that is no class raises.
+def count_classes(smallest: int, largest: int) -> int:
+    """The number of classes of labels in this range; a label that is no class raises.
 
-    >>> count_classes(9)
+    >>> count_classes(0, 9)
     10
     """
     if largest >= MOST_CLASSES:
         raise ConfigError(
             f"labels must be less than {MOST_CLASSES}, got {largest}; number the classes from 0 on"
+        )
+    if smallest > 0:
+        warnings.warn(
+            f"no training row has class 0, the smallest is {smallest}; if your classes are counted "
+            f"from {smallest}, subtract {smallest}: the network has an output for every class from "
+            f"0 to {largest}",
+            stacklevel=2,
         )
     return largest + 1
 

@@ -112,6 +112,11 @@ def _header(file: Path, lines: list[list[str]]) -> list[str]:
     if len(lines) < 2:
         raise ConfigError(f"{file} must have a header line and rows under it, got {len(lines)}")
     names = [name.strip() for name in lines[0]]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise ConfigError(
+            f"{file} must separate its cells by commas, got the header {names[0]!r}; convert it, "
+            "or read it with pandas and use data.from_columns"
+        )
     if len(set(names)) < len(names) or not all(names):
         raise ConfigError(f"{file} must have a name for each column, once, got {', '.join(names)}")
     if all(_number(name) is not None for name in names):

@@ -165,7 +165,8 @@ def npz(path: PathLike, split: Split) -> Dataset:
 
 def _check_numeric(file: Path, name: str, array: npt.NDArray[Any]) -> None:
     if array.dtype.kind not in "iuf":
-        raise ConfigError(f"{name} of {file} must hold numbers, got {array.dtype}")
+        remedy = "; number the classes from 0" if name[0] == "y" else ""
+        raise ConfigError(f"{name} of {file} must hold numbers, got {array.dtype}{remedy}")
     if not array.ndim or not array.size:
         raise ConfigError(f"{name} of {file} must have rows, got the shape {array.shape}")
     if not np.isfinite(array).all():
@@ -204,7 +205,7 @@ def _as_images(array: npt.NDArray[Any]) -> torch.Tensor:
 def _classified(file: Path, base: Dataset, train_labels: npt.NDArray[Any]) -> Dataset:
     from dataclasses import replace
 
-    classes = count_classes(int(train_labels.max()))
+    classes = count_classes(int(train_labels.min()), int(train_labels.max()))
     if base.targets.dim() != 1:
         raise ConfigError(
             f"{file} must have one class for each row, got targets of shape "

@@ -48,7 +48,8 @@ class Mixing:
 
     def brief(self, groups: str = "chains") -> str:
         """The numbers without the notes; `groups` is what the chains are called."""
-        parts = [f"{self.draws} draws in {self.chains} {groups}, {self.functions} predictions"]
+        own = groups.removesuffix("s") if self.chains == 1 else groups
+        parts = [f"{self.draws} draws in {self.chains} {own}, {self.functions} predictions"]
         if self.ess:
             parts.append(f"ESS {self.ess[0]:.1f} at worst, {self.ess[1]:.1f} in the median")
         if self.rhat:
@@ -150,10 +151,10 @@ def _stack_for(what: str, flat: list[Array], notes: list[str]) -> Array | None:
         half = total // 2
         return np.stack([flat[0][-2 * half : -half], flat[0][-half:]])
     if shortest < LEAST or (what == "rhat" and len(flat) == 1):
+        fewest = f"{shortest} draws" if len(flat) == 1 else f"only {shortest} draws in one of them"
         notes.append(
             f"no R-hat: it needs {LEAST} draws in each of two chains or cycles "
-            f"(or {2 * LEAST} in one), and the shortest of the {len(flat)} chains or cycles has "
-            f"{shortest}"
+            f"(or {2 * LEAST} in one), and there are {fewest}"
         )
         return None
     return np.stack([chain[-shortest:] for chain in flat])

@@ -141,7 +141,8 @@ def on_theta(pair: PairTemperature | None, temperature: float | None) -> list[Ad
         text = f"θ's own temperature is too uncertain to compare with T: {shown}"
         return [Advice("note", text, "keep more samples, if the temperature of θ matters")]
     pairs = "samples of a cycle" if pair.within else "samples"
-    text = f"{pairs} have {100 * share:.2g}% of the spread that exp(−U/T) has: {shown}"
+    part = f"{100 * share:.2g}%" if share > 0 else "none"  # an estimate may fall below 0
+    text = f"{pairs} have {part} of the spread that exp(−U/T) has: {shown}"
     text += "; near copies" if kind == "near copies" else "; they are close in time"
     change = "make the noisy part longer, space the samples further apart, or raise lr in it"
     return [Advice("warning" if kind == "near copies" else "note", text, change)]

@@ -10,10 +10,7 @@ from entropy_mcmc import metrics
 from entropy_mcmc.report.best_run import auroc_draws, ece_draws
 from entropy_mcmc.report.page_predictions import Classified, Predicted
 from entropy_mcmc.report.run_data import RunData
-from entropy_mcmc.report.score_difference import Difference, Floats
-
-# Margins of docs/comparison.md.
-ECE_MARGIN, AUROC_MARGIN = 0.005, 0.01
+from entropy_mcmc.report.score_difference import AUROC_MARGIN, ECE_MARGIN, Difference, Floats
 
 
 def decided_losses(run: RunData) -> list[Difference]:

@@ -11,18 +11,33 @@ from entropy_mcmc import metrics
 from entropy_mcmc.report.labels import METRICS
 from entropy_mcmc.report.member_scores import Member
 from entropy_mcmc.report.page_predictions import Classified, Predicted
-from entropy_mcmc.report.score_difference import Floats, paired
+from entropy_mcmc.report.score_difference import (
+    ACCURACY_MARGIN,
+    AUROC_MARGIN,
+    ECE_MARGIN,
+    NLL_MARGIN,
+    RMSE_MARGIN,
+    Floats,
+    paired,
+)
 
 LEVEL = 0.05  # of a wrong mark in one column, Bonferroni over the runs
 RESAMPLES = 200
 SEED = 0
+MARGINS = {
+    "accuracy": ACCURACY_MARGIN,
+    "nll": NLL_MARGIN,
+    "rmse": RMSE_MARGIN,
+    "ece": ECE_MARGIN,
+    "auroc": AUROC_MARGIN,
+}
 ROWS = {"accuracy": "accuracy", "nll": "nll", "rmse": "squares"}
 
 
 def decided_best(
     name: str, values: Sequence[float | None], error: Callable[[int, int], float]
 ) -> int | None:
-    """The place of the best value if it is clear of every other one, else None.
+    """The place of the best value if it is clear of every other one, and not alike, else None.
 
     Args:
         name: The metric.
@@ -38,10 +53,18 @@ def decided_best(
     z = NormalDist().inv_cdf(1 - LEVEL / 2 / (len(known) - 1))
     for other in known:
         away = sign * ((values[best] or 0.0) - (values[other] or 0.0))
+        if other == best:
+            continue
+        reach = z * error(best, other)
         # NaN, for what has no error, decides nothing.
-        if other != best and not away > z * error(best, other):
+        if not away > reach or away + reach <= _margin(name, values[other] or 0.0):
             return None
     return best
+
+
+def _margin(name: str, value: float) -> float:
+    """Differences within it count as alike; that of RMSE is a share of the value."""
+    return MARGINS[name] * (value if name == "rmse" else 1.0)
 
 
 def row_error(members: Sequence[Member | None], name: str) -> Callable[[int, int], float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from entropy_mcmc.diagnostics import Estimate, PairTemperature
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, spanning
 from entropy_mcmc.report.html import Figure, Section, Table, bullets, notice
@@ -50,7 +51,7 @@ def _checked(diagnosis: dict[str, Any]) -> str:
     compared = [a for entry in entries for a in _tables(entry.get("agreements"))]
     questions = {
         "whether the chain is at its temperature": bool(
-            diagnosis.get("measured") or diagnosis.get("theta_temperature")
+            diagnosis.get("measured") or _theta_decides(diagnosis)
         ),
         "whether its cycles or chains agree": any(a.get("verdict") != "too few" for a in compared),
         "whether its samples differ": any(
@@ -62,6 +63,18 @@ def _checked(diagnosis: dict[str, Any]) -> str:
     sides = {word: [q for q, done in questions.items() if done is kind]
              for word, kind in (("Checked", True), ("Not checked", False))}  # fmt: skip
     return " ".join(f"{word}: {', '.join(own)}." for word, own in sides.items() if own)
+
+
+def _theta_decides(diagnosis: dict[str, Any]) -> bool:
+    """Whether θ's own temperature says "hot" or "right"; samples close in time say neither."""
+    match diagnosis:
+        case {
+            "temperature": float(temperature),
+            "theta_temperature": {"reading": [float(value), float(error)], "freedom": int(freedom)},
+        } if freedom > 0:
+            pair = PairTemperature(Estimate(value, error), freedom, 0, 0, within=True)
+            return pair.verdict(temperature) in ("hot", "right")
+    return False
 
 
 def _merged(advice: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,8 +98,9 @@ def _tables(value: object) -> list[dict[str, Any]]:
 
 def _sentence(entry: dict[str, Any]) -> str:
     """A finding and what to change; older files have the finding only."""
-    text, change = entry.get("text", ""), entry.get("change")
-    return f"{text}. To change: {change}." if change else str(text)
+    text, change = str(entry.get("text", "")), entry.get("change")
+    text = text[:1].upper() + text[1:] if text[1:2].islower() else text  # θ_a and 8 stay
+    return f"{text}. To change: {change}." if change else text
 
 
 def _roles_table(diagnosis: dict[str, Any]) -> Table | None:

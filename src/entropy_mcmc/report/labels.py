@@ -46,10 +46,9 @@ METRICS = {
     ),
     "brier": ("Brier", "lower", "Squared distance of the probabilities from the truth, 0 to 2."),
     "misclassification_auroc": (
-        "Errors found",
+        "Error AUROC",
         "higher",
-        "Probability that a right prediction is more confident than a wrong one (AUROC); "
-        "0.5 is chance.",
+        "Probability that a right prediction is more confident than a wrong one; 0.5 is chance.",
     ),
     "rmse": ("RMSE", "lower", "Root mean squared error, in the units of the target."),
     "coverage": (
@@ -103,7 +102,11 @@ GLOSSARY = (
         "compares the predictions of samples within a chain with those of different chains.",
     ),
     ("Effective sample size", "how many independent samples would be worth as much as these."),
-    ("R-hat", "compares the spread between cycles with that within them; near 1 they agree."),
+    (
+        "R-hat",
+        "compares the spread between chains, cycles or halves with that within them; near 1 they "
+        "agree.",
+    ),
     ("Standard error (±)", "by how much a number would vary with another test set of this size."),
 )
 CLASSES = {

@@ -74,7 +74,8 @@ def overview_section(runs: Sequence[RunData]) -> Section:
         *map(notice, _remarks(runs, scores)),
     ]
     marks = (
-        " “best” marks a value only where the test rows decide it against every other run (95 %)."
+        " “best” marks a value only where the test rows decide it against every other run (95 %), "
+        "by more than the margin within which runs count as alike."
     )
     lead = f"Every row is one run.{marks if repeated is None else ''}" + (
         " AUROC: OOD inputs detected, mean over the sets." if "auroc" in columns else ""

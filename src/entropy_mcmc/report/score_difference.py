@@ -16,8 +16,9 @@ from entropy_mcmc.report.figures.svg import number
 
 Floats = npt.NDArray[np.float64]
 ERRORS = 2.0  # standard errors of the interval
-# Within these two methods count as alike; the NLL's is that of docs/comparison.md.
-NLL_MARGIN, ACCURACY_MARGIN, RMSE_MARGIN = 0.01, 0.005, 0.01
+# Within these two methods count as alike; those of NLL, ECE and AUROC are docs/comparison.md's.
+NLL_MARGIN, ECE_MARGIN, AUROC_MARGIN = 0.01, 0.005, 0.01
+ACCURACY_MARGIN, RMSE_MARGIN = 0.005, 0.01
 NLL, ACCURACY, RMSE = "NLL", "accuracy", "RMSE"
 
 
@@ -59,8 +60,8 @@ class Difference:
         if self.kind == "infinite":
             return "infinite for one of them"
         if self.measure == ACCURACY:
-            points = round(100 * self.value, 1)  # −0.04 is 0.0, not −0.0
-            shown = f"{'−' if points < 0 else '+'}{abs(points):.1f}"
+            points = round(100 * self.value, 1)
+            shown = f"{'−' if points < 0 else '+' if points > 0 else ''}{abs(points):.1f}"
             amount = f"{shown} ± {100 * self.error:.1f} points"
             margin = f"{100 * self.margin:g} points"
         else:

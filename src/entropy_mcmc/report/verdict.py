@@ -17,7 +17,10 @@ from entropy_mcmc.report.score_difference import ACCURACY, Difference
 
 HONEST, FAIR = 0.03, 0.08  # limits of ECE for the words
 SEVERITIES = ("ok", "note", "warning", "problem")
-RIVALS = {BASELINE: "one SGD network of the same gradient budget", SINGLE: "one of its samples"}
+RIVALS = {
+    BASELINE: "one SGD network of the same gradient budget",
+    SINGLE: "one of its own samples, on average",
+}
 
 
 def sentences(run: RunData, scored: Sequence[Member]) -> list[str]:
@@ -127,7 +130,7 @@ def _signed(difference: Difference) -> str:
 def _judged(compared: Sequence[Difference]) -> tuple[str, str]:
     """Word and severity for the differences of NLL and of accuracy or RMSE.
 
-    Only a lower NLL, with nothing worse, is good news.
+    Only a lower NLL, with nothing worse, is good news; a higher one is red.
     """
     kinds = [difference.kind for difference in compared]
     main = kinds[0] if kinds else "open"
@@ -136,11 +139,10 @@ def _judged(compared: Sequence[Difference]) -> tuple[str, str]:
             f"Better in {_which(compared, 'better')}, worse in {_which(compared, 'worse')} than",
             "warning",
         )
+    if main == "worse":
+        return "Worse than", "problem"
     if "worse" in kinds:
-        return (
-            "Worse than" if main == "worse" else f"Worse in {_which(compared, 'worse')} than",
-            "warning",
-        )
+        return f"Worse in {_which(compared, 'worse')} than", "warning"
     if main == "better":
         return "Better than", "ok"
     if "better" in kinds:

@@ -61,7 +61,8 @@ def baseline_config(config: RunConfig) -> RunConfig:
 
 def _report(done: Run, trust: Trust) -> Run:
     """Print how good the run is; its predictions stay with what is returned."""
-    print(f"{len(done.posterior)} samples in {done.folder}")
+    kept = len(done.posterior)
+    print(f"{kept} sample{'' if kept == 1 else 's'} in {done.folder}")
     local = replace(done, trust=trust)
     loaded = local if done.local else load_run(done.folder, trust=trust, like=done)
     _show_quality(loaded)

@@ -211,6 +211,8 @@ class RunConfig:
             check_count(f"compute.{name}", getattr(self.compute, name))
         optional = {
             "chains": self.chains,
+            "schedule.cycles": self.schedule.cycles,
+            "schedule.samples_per_cycle": self.schedule.samples_per_cycle,
             "refresh_batches": self.refresh_batches,
             "data.num_data": self.data.num_data,
             "compute.micro_batches": self.compute.micro_batches,

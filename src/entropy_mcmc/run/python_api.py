@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,14 @@ def _diagnosis(folder: Path, record: Record, problem: Problem, posterior: Poster
     return diagnosis_of(Run(folder, record, problem, posterior))
 
 
+# What other libraries call our options.
+SYNONYMS = {"learning_rate": "lr", "max_epochs": "epochs", "n_epochs": "epochs", "T": "temperature"}
+
+
+def _likely(name: str, places: Mapping[str, str]) -> str:
+    return suggestion(SYNONYMS.get(name, name), places)
+
+
 def configured(options: dict[str, Any]) -> RunConfig:
     """A config from options by their last names.
 
@@ -99,7 +108,7 @@ def configured(options: dict[str, Any]) -> RunConfig:
     for name, value in options.items():
         if name not in places or name in ("name", "options"):
             raise ConfigError(
-                f"sample has no option {name!r}{suggestion(name, places)}; it has "
+                f"sample has no option {name!r}{_likely(name, places)}; it has "
                 f"{', '.join(sorted(places))}"
             )
         part, _, leaf = places[name].rpartition(".")

@@ -25,6 +25,13 @@ PLACES = {
     "roles": "roles",
 }
 
+DEFAULT = "default of the method"
+# What `run.methods` changes for regressions.
+REGRESSION = {
+    "lr": "a quarter of that for classes: the curvature grows as the learned noise shrinks",
+    "burn_in": "noise in the last quarter: regressions improve until lr is small",
+}
+
 
 def recipe_of(config: RunConfig, problem: Problem) -> Recipe:
     """What `recipes` says about the run's network and data, for the whole budget of its chains."""
@@ -60,7 +67,9 @@ def _reason(name: str, value: object, recipe: Recipe, config: RunConfig) -> str:
     """Why a value was chosen; recipes are written for EMCMC, other methods have what fits them."""
     own = {**vars(recipe), **recipe.settings(config.method)}
     own |= {"eta": config.sampler.eta}  # chosen with the length of the cycle known
-    return recipe.reasons.get(name, "") if own.get(name) == value else "default of the method"
+    if own.get(name) == value:
+        return recipe.reasons.get(name, "")
+    return REGRESSION.get(name, DEFAULT) if config.likelihood == "regression" else DEFAULT
 
 
 def _at(config: RunConfig, place: str) -> object:

@@ -189,7 +189,7 @@ def dataset_of(x: Any, y: Any, name: str = "arrays") -> Dataset:
     if targets.is_floating_point():
         return Dataset(name, inputs, targets.float(), "regression", None, *plain)
     _refuse_empty(len(targets))
-    classes = count_classes(int(targets.max()))
+    classes = count_classes(int(targets.min()), int(targets.max()))
     return Dataset(name, inputs, targets.long(), "classification", classes, *plain)
 
 

@@ -47,7 +47,10 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
     short, better, _ = METRICS[metric]
     values = [v for s in series for v in s.y]
     x = Axis("samples in the order they were kept", ends[0], ends[1], ticks=_counts(len(steps)))
-    frame = Frame(x, Axis(short, *spanning(values, margin=0.12), write=_tick(metric)))
+    low, high = spanning(values, margin=0.12)
+    if metric in SHARES:
+        low, high = max(low, 0.0), min(high, 1.0)
+    frame = Frame(x, Axis(short, low, high, write=_tick(metric)))
     words = f"{short} of {len(alone)} single samples, from {_write(metric)(min(alone))} to "
     words += f"{_write(metric)(max(alone))}; " + "; ".join(
         f"{m.name} {_write(metric)(m.scores[metric])}" for m in lines

@@ -122,7 +122,17 @@ class Axis:
         values = self.ticks or (
             log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high, count)
         )
-        return [(value, self.write(value)) for value in values]
+        return list(zip(values, self._words(values), strict=True))
+
+    def _words(self, values: Sequence[float]) -> list[str]:
+        """Different words for different ticks, with as many digits as that takes."""
+        words = [self.write(value) for value in values]
+        if self.write is number:
+            for digits in range(4, 10):
+                if len(set(words)) == len(values):
+                    break
+                words = [number(value, digits) for value in values]
+        return words
 
 
 def ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
@@ -141,17 +151,17 @@ def ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Powers of ten in the range, with 2 and 5 between them where it is short.
+    """Powers of ten in the range, with 2 and 5 between them where it is short; else round numbers.
 
-    >>> log_ticks(0.05, 20)
-    (0.1, 1.0, 10.0)
+    >>> log_ticks(0.05, 20), log_ticks(0.55, 1.9)
+    ((0.1, 1.0, 10.0), (0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8))
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     stride = max(1, (last - first) // 6)
     values = [float(f"{k}e{e}") for e in range(first, last + 1, stride) for k in factors]
     inside = tuple(v for v in values if low * 0.999 <= v <= high * 1.001)
-    return inside or (low, high)
+    return inside if len(inside) > 1 else ticks(low, high, 8)
 
 
 def spanning(
