@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from entropy_mcmc.posterior import Posterior as Posterior
     from entropy_mcmc.run.python_api import sample as sample
     from entropy_mcmc.samplers import BSAM as BSAM
+    from entropy_mcmc.samplers import PSGLD as PSGLD
     from entropy_mcmc.samplers import SAM as SAM
     from entropy_mcmc.samplers import SGHMC as SGHMC
     from entropy_mcmc.samplers import SGLD as SGLD

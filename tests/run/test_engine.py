@@ -15,7 +15,6 @@ from entropy_mcmc import metrics, samplers, schedules
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.evaluation.sets import shuffled
 from entropy_mcmc.run import sample
-from entropy_mcmc.run.chain import STRIDE
 from entropy_mcmc.run.config import METHODS, RunConfig, differences, from_dict, to_dict, with_parts
 from entropy_mcmc.run.devices import check_precision
 from entropy_mcmc.run.evaluate import evaluate, table
@@ -123,7 +122,7 @@ def test_chains_start_apart_and_are_stored_apart(tmp_path):
     posterior = sample(
         tiny_model, tiny_data()[0], run_dir=tmp_path, method="sgld", chains=2, **SHORT
     )
-    assert [s.step // STRIDE for s in posterior.samples] == [0, 1]
+    assert [s.chain for s in posterior.samples] == [0, 1]
     first, second = (posterior[i]["0.weight"] for i in range(2))
     assert not torch.allclose(first, second, atol=1e-2)
 

@@ -1,8 +1,10 @@
 """What a sampler declares, and what the registry makes of it."""
 
+import ast
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,6 +54,39 @@ def test_one_line_feeds_exports_runs_and_reports(name):
     options = {field.name for field in fields(SamplerConfig)}
     assert set(METHOD_TABLE[name].options) <= options
     assert set(sampler.run_defaults) <= set(METHOD_TABLE[name].options)
+
+
+def test_a_run_knows_of_a_sampler_what_its_class_declares():
+    guided = {name for name, method in METHOD_TABLE.items() if method.has_guide}
+    posterior = {name for name, method in METHOD_TABLE.items() if method.samples_posterior}
+    assert guided == {"emcmc"}
+    assert posterior == {"emcmc", "sgld", "psgld", "sghmc"}
+
+
+# Values by method that were tuned for each, and run folders of an earlier version.
+MAY_NAME_SAMPLERS = {"samplers/registry.py", "recipes.py", "run/config_file.py"}
+
+
+def names_in_branches(source):
+    """Strings that are compared with, or that stand in a tuple, list, set or dict."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare | ast.Tuple | ast.List | ast.Set | ast.Dict):
+            parts = ast.iter_child_nodes(node)
+            yield from (part.value for part in parts if isinstance(part, ast.Constant))
+
+
+def test_no_other_module_branches_on_the_name_of_a_sampler():
+    """Else a new sampler would need more than its file and its line."""
+    root = Path(entropy_mcmc.__file__).parent
+    named = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if set(registry.SAMPLERS) & set(names_in_branches(path.read_text()))
+    }
+    # The name of the command, not of the sampler.
+    assert named - {"tuning/result.py", "run/trust.py", "tuning/search_figure.py"} == (
+        MAY_NAME_SAMPLERS
+    )
 
 
 @every

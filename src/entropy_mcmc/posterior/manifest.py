@@ -28,11 +28,16 @@ SAMPLE_NAME = re.compile(
     r"[0-9]{10,20}-(theta|guide)(-r[0-9]{1,5})?(-bn[0-9]{1,9})?\.safetensors", re.ASCII
 )
 SHARED_NAME = re.compile(r"shared-[0-9a-f]{64}\.safetensors", re.ASCII)
-# A run stores step t of chain c under c·STRIDE + t, so that chains never share a step.
-STRIDE = 10**10
-
+STRIDE = 10**10  # more steps than any chain has
 
 Key = tuple[int, str, int | None]
+
+
+def stored_step(chain: int, step: int) -> int:
+    """The step under which a run stores step `step` of a chain, so that chains never share one."""
+    return chain * STRIDE + step
+
+
 """What tells the samples of a store apart: step, role and replica."""
 
 
@@ -68,6 +73,11 @@ class Sample:
     def key(self) -> Key:
         """A store holds at most one sample for each (step, role, replica)."""
         return self.step, self.role, self.replica
+
+    @property
+    def chain_and_step(self) -> tuple[int, int]:
+        """Chain and step of a sample that a run has stored: the inverse of `stored_step`."""
+        return divmod(self.step, STRIDE)
 
     @property
     def order(self) -> tuple[int, int, int]:

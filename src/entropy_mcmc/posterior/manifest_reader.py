@@ -115,7 +115,7 @@ def _with_chains(samples: list[Sample]) -> list[Sample]:
     """
     if not samples or samples[-1].step < STRIDE:
         return samples
-    return [replace(sample, chain=sample.step // STRIDE) for sample in samples]
+    return [replace(sample, chain=sample.chain_and_step[0]) for sample in samples]
 
 
 def _sample(data: Any, schema: int) -> Sample:

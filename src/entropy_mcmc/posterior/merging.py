@@ -11,7 +11,7 @@ from torch import nn
 
 from entropy_mcmc.errors import ConfigError, DamagedFileError, StateError
 from entropy_mcmc.posterior.atomic_files import atomic, sha256
-from entropy_mcmc.posterior.manifest import STRIDE, Key, Manifest, Sample, StoredFile
+from entropy_mcmc.posterior.manifest import STRIDE, Key, Manifest, Sample, StoredFile, stored_step
 from entropy_mcmc.posterior.model_tensors import check_match, layout
 from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.sample_writer import LIBRARY
@@ -106,7 +106,7 @@ def _copy_part(
     def copy(entry: Sample) -> Sample:
         reader.store.check(entry)
         number = numbers[entry.chain or 0]
-        new = replace(entry, step=number * STRIDE + entry.step % STRIDE, chain=number)
+        new = replace(entry, step=stored_step(number, entry.chain_and_step[1]), chain=number)
         ending = entry.file.name.removeprefix(entry.stem)
         file = _copy_file(reader.store, entry.file, store, f"{new.stem}{ending}")
         if entry.shared is not None:

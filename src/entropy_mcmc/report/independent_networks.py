@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from entropy_mcmc.diagnostics import EffectiveNetworks, effective_networks
 from entropy_mcmc.report.figures.svg import number
 from entropy_mcmc.report.page_predictions import Classified
-from entropy_mcmc.report.run_data import RunData, chain_and_step
+from entropy_mcmc.report.run_data import RunData
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def effectively_different(run: RunData) -> Different | None:
     values = run.predicted.each if isinstance(run.predicted, Classified) else run.predicted.means
     if len(run.samples) != len(values):
         return None
-    chains = [chain_and_step(sample)[0] for sample in run.samples]
+    chains = [sample.chain_and_step[0] for sample in run.samples]
     cycles = [(chain, sample.cycle) for chain, sample in zip(chains, run.samples, strict=True)]
     for compared, labels in (("chains", chains), ("cycles", cycles)):
         networks = effective_networks(values, labels)

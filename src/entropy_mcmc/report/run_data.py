@@ -17,7 +17,7 @@ from entropy_mcmc.errors import (
 from entropy_mcmc.evaluation.sets import ROWS
 from entropy_mcmc.posterior.atomic_files import is_regular, leaves
 from entropy_mcmc.posterior.manifest import NAME as MANIFEST
-from entropy_mcmc.posterior.manifest import STRIDE, Sample
+from entropy_mcmc.posterior.manifest import Sample
 from entropy_mcmc.posterior.manifest_reader import read_manifest
 from entropy_mcmc.report.page_predictions import Predicted, predict
 from entropy_mcmc.run import run_folder
@@ -202,8 +202,3 @@ def _content(path: Path, largest: int) -> bytes:
     if leaves(path, path.parent) or not is_regular(path) or path.stat().st_size > largest:
         raise OSError(f"{path} is no regular file of at most {largest} bytes")
     return path.read_bytes()
-
-
-def chain_and_step(sample: Sample) -> tuple[int, int]:
-    """Chain and step of a stored sample."""
-    return divmod(sample.step, STRIDE)

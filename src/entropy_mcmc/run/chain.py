@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from entropy_mcmc.diagnostics import Thermometer
 from entropy_mcmc.errors import DamagedFileError, NonFiniteError
 from entropy_mcmc.posterior import Posterior
-from entropy_mcmc.posterior.manifest import STRIDE
+from entropy_mcmc.posterior.manifest import stored_step
 from entropy_mcmc.run import checkpoint as checkpoints
 from entropy_mcmc.run.chain_state import fill, pack, refuse_non_finite, unpack
 from entropy_mcmc.run.config import RunConfig
@@ -110,7 +110,7 @@ class Chain:
     def _make_thermometer(self) -> Thermometer | None:
         """The thermometer of a sampler with a guide that moves in every round."""
         group = self.sampler.param_groups[0]
-        if self.context.config.method != "emcmc" or group["exchange_every"] > 1:
+        if not self.sampler.has_guide or group["exchange_every"] > 1:
             return None
         # An epoch's mini-batches cancel over its rounds, if these are whole.
         rounds, rest = divmod(self.source.steps, self.context.config.replicas)
@@ -206,7 +206,7 @@ class Chain:
                     check_shapes(problem.likelihood, self.context.module(inputs), targets)
 
     def _collect(self) -> None:
-        context, key = self.context, self.number * STRIDE + self.step
+        context, key = self.context, stored_step(self.number, self.step)
         cycle = self.plan.cycle(self.step - 1)
         if self.method.averages:
             self._average(key, cycle)
@@ -278,7 +278,7 @@ class Chain:
         return self.counted[0] + int(total[0]), self.counted[1] + int(total[1])
 
     def _samples(self) -> int:
-        low, high = self.number * STRIDE, self.number * STRIDE + self.step
+        low, high = stored_step(self.number, 0), stored_step(self.number, self.step)
         return sum(low < sample.step <= high for sample in self.context.posterior.samples)
 
     def save(self) -> None:

@@ -25,12 +25,12 @@ from entropy_mcmc.diagnostics import (
 )
 from entropy_mcmc.errors import StateError
 from entropy_mcmc.posterior.atomic_files import atomic
-from entropy_mcmc.posterior.manifest import STRIDE
+from entropy_mcmc.posterior.manifest import Sample, stored_step
 from entropy_mcmc.run.checkpoint import explained, newest_step, read_meta
 from entropy_mcmc.run.devices import DOUBLE, cast
 from entropy_mcmc.run.evaluate import compared_samples
 from entropy_mcmc.run.journal import Journal
-from entropy_mcmc.run.methods import gradients_per_step, weight_decays
+from entropy_mcmc.run.methods import METHODS, gradients_per_step, weight_decays
 from entropy_mcmc.run.runner import Run
 
 NAME = "diagnostics.json"
@@ -40,8 +40,6 @@ PAIRS = 8  # samples at which two mini-batch gradients are taken, for their vari
 AFFORDABLE = 10**8
 SAMPLES = 16  # samples of θ at which its own temperature is read
 BATCHES = 16  # mini-batch gradients at each of them, fewer for large networks
-# Methods whose θ is drawn from exp(−U/T); of the others another distribution is known, or none.
-POSTERIOR_METHODS = ("emcmc", "sgld", "psgld", "sghmc")
 ONE_NETWORK = "one network: there is nothing to diagnose"
 
 
@@ -75,17 +73,16 @@ def diagnosis_of(run: Run) -> Diagnosis | None:
     )
 
 
-def _chain_of(sample: Any) -> Any:
+def _chain_of(sample: Sample) -> Any:
     """The chain of a sample; replicas count as chains."""
-    chain = int(sample.step // STRIDE)
-    replica = getattr(sample, "replica", None)
-    return chain if replica is None else (chain, replica)
+    chain, _ = sample.chain_and_step
+    return chain if sample.replica is None else (chain, sample.replica)
 
 
 def _claimed(run: Run) -> float | None:
     """T of the posterior that the method samples; None where it samples none."""
     config = run.record.config
-    return config.sampler.temperature if config.method in POSTERIOR_METHODS else None
+    return config.sampler.temperature if METHODS[config.method].samples_posterior else None
 
 
 def theta_temperature(run: Run) -> PairTemperature | None:
@@ -151,7 +148,7 @@ def thermometers(folder: Path) -> dict[int, Thermometer]:
 
 def _read(run: Run, followed: dict[int, Thermometer]) -> list[int]:
     """Samples, one role of each step, at which a thermometer was read; a few, evenly spaced."""
-    steps = {c * STRIDE + r.step for c, t in followed.items() for r in t.readings}
+    steps = {stored_step(c, r.step) for c, t in followed.items() for r in t.readings}
     samples = run.posterior.samples
     read = [i for i, s in enumerate(samples) if s.step in steps and s.role == samples[0].role]
     count = min(PAIRS, len(read))

@@ -59,6 +59,17 @@ class Method:
         return self.sampler.fresh_batches
 
     @property
+    def has_guide(self) -> bool:
+        """Whether there is a guide θ_a beside θ."""
+        return self.sampler.has_guide
+
+    @property
+    def samples_posterior(self) -> bool:
+        """Whether θ is drawn from exp(−U/T)."""
+        samples = self.sampler.result == "samples" and self.sampler.samples_posterior
+        return samples and not self.fixed
+
+    @property
     def draws(self) -> bool:
         """Whether a sample is a draw around the weights, not the weights."""
         return self.sampler.result == "draws"

@@ -16,7 +16,6 @@ import torch
 
 from entropy_mcmc.posterior import Posterior, ranks, sample_writer
 from entropy_mcmc.posterior.atomic_files import WriterLock
-from entropy_mcmc.posterior.manifest import STRIDE
 from entropy_mcmc.posterior.refreshing import refreshed
 from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.store import Store
@@ -50,7 +49,9 @@ class SharedPosterior(Posterior):
     def refresh_chains(self, loader: Iterable[Any], chains: Iterable[int]) -> None:
         """Refresh the samples of these chains; arguments as `refresh_batchnorm`."""
         mine = set(chains)
-        pending = [s for s in self.samples if s.batchnorm == "stale" and s.step // STRIDE in mine]
+        pending = [
+            s for s in self.samples if s.batchnorm == "stale" and s.chain_and_step[0] in mine
+        ]
         if not pending:
             return
         reader = Reader(Store(self.path, write=False), skip_damaged=False)

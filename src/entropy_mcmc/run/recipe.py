@@ -5,6 +5,7 @@ from __future__ import annotations
 from entropy_mcmc import recipes, text_table
 from entropy_mcmc.recipes import Recipe
 from entropy_mcmc.run.config import RunConfig
+from entropy_mcmc.run.methods import METHODS
 from entropy_mcmc.run.model_and_data import Problem
 
 STARTS = {
@@ -53,7 +54,7 @@ def explain_settings(given: RunConfig, resolved: RunConfig, recipe: Recipe) -> s
     rows = []
     for name, place in PLACES.items():
         value = _at(resolved, place)
-        if value is None or (name == "roles" and resolved.method != "emcmc"):
+        if value is None or (name == "roles" and not METHODS[resolved.method].has_guide):
             continue
         reason = (
             "given" if _at(given, place) is not None else _reason(name, value, recipe, resolved)

@@ -25,7 +25,7 @@ def refresh_batches(config: RunConfig, cycle_steps: int, epoch_steps: int) -> in
         return config.refresh_batches
     schedule = config.schedule
     assert schedule.samples_per_cycle is not None
-    guides = int(config.method == "emcmc" and config.roles != "theta")
+    guides = int(METHODS[config.method].has_guide and config.roles != "theta")
     thetas = 0 if guides and config.roles == "guide" else config.replicas
     each = schedule.samples_per_cycle * (guides + thetas)
     samples = 1 if METHODS[config.method].averages else each

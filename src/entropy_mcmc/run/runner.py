@@ -317,7 +317,7 @@ def open_posterior(folder: Path, config: RunConfig, problem: Problem, model: Any
 
 
 def _roles(config: RunConfig) -> str:
-    if config.method == "emcmc":
+    if METHODS[config.method].has_guide:
         return config.roles or "both"
     if config.roles == "guide":
         raise ConfigError(f"method {config.method!r} has no guide, got roles='guide'; use 'theta'")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from entropy_mcmc.samplers.entropy_mcmc import EntropyMCMC as EntropyMCMC
     from entropy_mcmc.samplers.entropy_sgd import EntropySGD as EntropySGD
     from entropy_mcmc.samplers.entropy_sgld import EntropySGLD as EntropySGLD
+    from entropy_mcmc.samplers.psgld import PSGLD as PSGLD
     from entropy_mcmc.samplers.sam import SAM as SAM
     from entropy_mcmc.samplers.sghmc import SGHMC as SGHMC
     from entropy_mcmc.samplers.sgld import SGLD as SGLD

@@ -38,6 +38,8 @@ class Sampler(WithVariables):
     Attributes:
         needs_closure: Whether `step` takes several gradients, from a closure.
         fresh_batches: Whether a run gives each of them a mini-batch of its own.
+        has_guide: Whether it has a guide θ_a beside θ.
+        samples_posterior: Whether its samples are of exp(−U/T), and not of another distribution.
         result: What a run keeps: "samples" (states of a chain), "point" (the last state) or
             "draws" (from a distribution around it).
         run_defaults: Hyper-parameters with which `emcmc sample` starts; None: the run chooses.
@@ -47,6 +49,8 @@ class Sampler(WithVariables):
 
     needs_closure: ClassVar[bool] = False
     fresh_batches: ClassVar[bool] = False
+    has_guide: ClassVar[bool] = False
+    samples_posterior: ClassVar[bool] = True
     result: ClassVar[str] = "samples"
     run_defaults: ClassVar[Mapping[str, Any]] = {}
     entries: ClassVar[Mapping[str, Any]] = {"noise": True}

@@ -54,6 +54,7 @@ TAKES_MOMENTUM = {
 class Guided(Replicated):
     """A sampler of θ and a guide θ_a, which its rule moves or which is drawn given θ."""
 
+    has_guide = True
     _warned = False
 
     def step(self, closure: Closure | None = None) -> Any:

@@ -21,6 +21,7 @@ class EntropySGLD(EntropySGD):
 
     outer_noise = True
     result = "samples"
+    samples_posterior = False
     run_defaults: ClassVar = {**EntropySGD.run_defaults, "temperature": 1e-2}
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Any
 from entropy_mcmc.report.figures.chart import Frame, Marks, Region, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, spanning, tag
 from entropy_mcmc.report.html import Figure, Table
-from entropy_mcmc.report.run_data import RunData, chain_and_step
+from entropy_mcmc.report.run_data import RunData
 
 POINTS = 180
 FEW = 3  # points that are drawn as marks
@@ -152,7 +152,7 @@ def _drawing(
     run: RunData, series: Sequence[Series], x: Axis, y: Axis, marks: Marks, width: float
 ) -> str:
     frame = Frame(x, y, width, 320.0)
-    steps = sorted({chain_and_step(sample)[1] for sample in run.samples})
+    steps = sorted({sample.chain_and_step[1] for sample in run.samples})
     floor = frame.height - frame.bottom
     kept = [
         tag(

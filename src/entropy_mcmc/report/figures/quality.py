@@ -14,7 +14,7 @@ from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, s
 from entropy_mcmc.report.html import Figure, Table
 from entropy_mcmc.report.labels import METRICS, SHARES
 from entropy_mcmc.report.member_scores import BASELINE, WHOLE, Member, singles
-from entropy_mcmc.report.run_data import RunData, chain_and_step
+from entropy_mcmc.report.run_data import RunData
 
 Floats = npt.NDArray[np.float64]
 DIAGONAL = ((0.0, 0.0), (1.0, 1.0))
@@ -33,7 +33,7 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
     for slot, role in enumerate(r for r in SYMBOLS if r in run.predicted.roles):
         own = [(steps.index(s.step) + 1.0, v, s) for s, r, v in entries if r == role]
         tips = [
-            f"{SYMBOLS[role]}, cycle {(s.cycle or 0) + 1}, step {chain_and_step(s)[1]:,}: "
+            f"{SYMBOLS[role]}, cycle {(s.cycle or 0) + 1}, step {s.chain_and_step[1]:,}: "
             f"{_write(metric)(v)}"
             for _, v, s in own
         ]
@@ -56,7 +56,7 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
         f"{m.name} {_write(metric)(m.scores[metric])}" for m in lines
     )
     rows = [
-        [i + 1, SYMBOLS[r], (s.cycle or 0) + 1, chain_and_step(s)[1], _write(metric)(v)]
+        [i + 1, SYMBOLS[r], (s.cycle or 0) + 1, s.chain_and_step[1], _write(metric)(v)]
         for i, (s, r, v) in enumerate(entries)
     ]
     return Figure(
