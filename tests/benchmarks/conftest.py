@@ -21,12 +21,8 @@ for NAME in ("tabular", "effective"):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """As the workers have: more threads only wait for each other on networks this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def _one_thread(one_thread):
+    """As the workers have."""
 
 
 @pytest.fixture

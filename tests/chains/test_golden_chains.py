@@ -7,7 +7,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import golden_chains as golden
 
@@ -15,13 +14,7 @@ RECORDED = json.loads(golden.FILE.read_text())
 EAGER = golden.chain_cases() | golden.fit_cases()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums of several threads are other sums."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def check(name, arrays):

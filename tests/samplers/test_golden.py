@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 
 from golden_samplers import FILES, cases, environment, run
 
@@ -12,12 +11,7 @@ EAGER = {key: case for key, case in cases().items() if not case[2]}
 COMPILED = {key: case for key, case in cases().items() if case[2]}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def recorded(key, *names):

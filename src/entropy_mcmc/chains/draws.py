@@ -38,16 +38,22 @@ class Chains:
 
         θ keeps its names ("theta" if it has none), θ_a gets the prefix "guide_" (or is "guide").
         """
-        try:
-            from arviz_base import from_dict
-        except ImportError as error:
-            raise ConfigError(
-                "to_arviz needs arviz-base, which is not installed; "
-                "pip install 'entropy-mcmc[arviz]'"
-            ) from error
         guides = {} if self.guide is None else _named(self.guide, "guide")
         variables = _named(self.theta, "theta") | guides
-        return from_dict({"posterior": {k: v.cpu().numpy() for k, v in variables.items()}})
+        return data_tree(posterior=variables)
+
+
+def data_tree(**groups: dict[str, Tensor]) -> Any:
+    """An xarray DataTree of these groups of draws, (chain, draw, …)."""
+    try:
+        from arviz_base import from_dict
+    except ImportError as error:
+        raise ConfigError(
+            "to_arviz needs arviz-base, which is not installed; pip install 'entropy-mcmc[arviz]'"
+        ) from error
+    return from_dict(
+        {group: {k: v.cpu().numpy() for k, v in draws.items()} for group, draws in groups.items()}
+    )
 
 
 def _map(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from entropy_mcmc.chains.draws import data_tree
 from entropy_mcmc.chains.warm_up import Tuning
 from entropy_mcmc.diagnostics.chain_diagnosis import ChainDiagnosis, diagnose_chains
 from entropy_mcmc.errors import ConfigError
@@ -66,15 +67,7 @@ class PosteriorDraws:
 
     def to_arviz(self) -> Any:
         """An xarray DataTree with the groups `posterior` and `sample_stats` (lp)."""
-        try:
-            from arviz_base import from_dict
-        except ImportError as error:
-            raise ConfigError(
-                "to_arviz needs arviz-base, which is not installed; "
-                "pip install 'entropy-mcmc[arviz]'"
-            ) from error
-        draws = {name: value.cpu().numpy() for name, value in self.parameters.items()}
-        return from_dict({"posterior": draws, "sample_stats": {"lp": self.log_density.numpy()}})
+        return data_tree(posterior=self.parameters, sample_stats={"lp": self.log_density})
 
 
 def _place(index: int, shape: torch.Size) -> str:
