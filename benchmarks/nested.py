@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
     @property
     def sd(self) -> Array:
-        """Of the smoothed posterior, per direction."""
+        """Standard deviations of the smoothed posterior, per direction."""
         return np.sqrt(1 / self.h + self.eta)
 
 

@@ -74,7 +74,7 @@ def write(name: str, runs: Runs, store: Store, to: Path) -> None:
 
 
 def probabilities(found: Answers) -> np.ndarray:
-    """Of every network on the test rows; regression gives the means themselves."""
+    """Probabilities of every network on the test rows; the means of a regression."""
     if np.issubdtype(found.test_y.dtype, np.floating):
         return found.test.astype(np.float64)
     return np.asarray(softmax(found.test.astype(np.float64), axis=-1))

@@ -87,7 +87,7 @@ class Recorder:
                 self.moments.add(weights)
 
     def _is_settled(self, step: int) -> bool:
-        """In the constant phase of SWA: about ten networks for each tenth of it."""
+        """Whether SWA takes this step: about 20 of its constant phase."""
         first = int(self.settings.settle * self.steps)
         every = max(1, (self.steps - first) // 20)
         return self.settings.settle < 1 and step >= first and (step - first) % every == 0

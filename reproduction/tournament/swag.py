@@ -32,7 +32,7 @@ class Moments:
 
     @property
     def variance(self) -> Tensor:
-        """Of every weight, over the networks so far."""
+        """Variance of every weight, over the networks so far."""
         return self._square / max(1, self.count)
 
     def draws(self, count: int, seed: int) -> list[Tensor]:

@@ -34,7 +34,7 @@ def written(classes: np.ndarray, seed: int) -> np.ndarray:
 
 
 def log_likelihood(sequences: np.ndarray) -> np.ndarray:
-    """Of every sequence under every chain but the OOD one: the best possible classifier."""
+    """Log-likelihood of every sequence under every chain but the OOD one: the best classifier."""
     last, before = (part[:CLASSES] for part in chains())
     total = np.zeros((len(sequences), CLASSES))
     for t in range(2, LENGTH):

@@ -47,7 +47,7 @@ def placed(method: Method, point: np.ndarray) -> dict[str, float]:
 
 
 def validation_nll(method: Method, runs: list[Settings], store: Store) -> float:
-    """Of a finished trial; infinite if it diverged."""
+    """Validation NLL of a finished trial; infinite if it diverged."""
     found = answers(method, runs, store)
     return float("inf") if found is None else measures(found)["validation-nll"]
 

@@ -1,9 +1,10 @@
 """Stacks of chains: one tensor for each variable of a sampler's rule, moved by one call of it.
 
 Rules are elementwise, so that a call on the stacked states of C chains is one step of each.
-`Method` is a sampler at a constant learning rate, for the chains of `run`. `Stack` holds small
-networks, layer by layer, for loops that change the learning rate or give each chain coefficients
-of its own, as the scikit-learn estimators do.
+`move` is that call, for all of them. `Method` is a sampler at a constant learning rate, for the
+chains of `run`; `Stack` holds small networks, layer by layer, for loops that change it
+(`stacked_modules.py`). The scikit-learn estimators take their noise from a generator, and call
+`move` with coefficients of each chain.
 """
 
 from __future__ import annotations
