@@ -34,10 +34,12 @@ def missing(
     """
     wanted: list[Settings] = []
     for task in tasks_of(league, tasks):
-        found = [(method, *knobs_of(league, method, task, store)) for method in methods_of(task)]
-        wanted += [settings for _, _, first in found for settings in first]
+        chosen_knobs = [
+            (method, *knobs_of(league, method, task, store)) for method in methods_of(task)
+        ]
+        wanted += [settings for _, _, first in chosen_knobs for settings in first]
         for seed in range(min(task.seeds, seeds or task.seeds)):
-            for method, knobs, _ in found:
+            for method, knobs, _ in chosen_knobs:
                 wanted += [] if knobs is None else trajectories(method, task, seed, knobs)
     return store.missing(wanted)
 
@@ -65,12 +67,12 @@ def score(league: str, task: Task, store: Store, results: Path) -> int:
 
 def scored(method: Method, runs: list[Settings], store: Store) -> dict[str, object]:
     """Measures, cost and time of a method's finished run."""
-    found = answers(method, runs, store)
+    answered = answers(method, runs, store)
     records = [store.read(settings).record for settings in runs]
     return {
         "method": method.name,
-        "diverged": found is None,
-        "measures": {} if found is None else measures(found),
+        "diverged": answered is None,
+        "measures": {} if answered is None else measures(answered),
         "cost": sum(record["cost"] for record in records),
         "seconds": sum(record["seconds"] for record in records),
         "train_loss": records[0]["train_loss"],

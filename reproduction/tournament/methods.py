@@ -90,10 +90,10 @@ START = Method("AdamW start", "start", "last", open=())
 def methods_of(task: Task) -> list[Method]:
     """The methods that a task compares."""
     names = FEW if task.few else tuple(METHODS)
-    found = [METHODS[name] for name in names]
+    methods = [METHODS[name] for name in names]
     if task.regression:
-        found = [method for method in found if method.name != "Laplace"]
-    return [*found, START] if task.start else found
+        methods = [method for method in methods if method.name != "Laplace"]
+    return [*methods, START] if task.start else methods
 
 
 def trajectories(
@@ -124,10 +124,10 @@ def thinned(outputs: np.ndarray, kept: int) -> np.ndarray:
 
 def answers(method: Method, runs: list[Settings], store: Store) -> Answers | None:
     """Outputs of all networks of the method; None if a chain diverged."""
-    found = [store.read(settings) for settings in runs]
-    if any(run.diverged for run in found):
+    results = [store.read(settings) for settings in runs]
+    if any(run.diverged for run in results):
         return None
-    outputs = [thinned(run.outputs[method.readout], method.kept) for run in found]
-    first = found[0]
+    outputs = [thinned(run.outputs[method.readout], method.kept) for run in results]
+    first = results[0]
     y = (first.outputs["validation_y"], first.outputs["test_y"])
     return divided(np.concatenate(outputs), first.record["test"], y)

@@ -21,23 +21,23 @@ def cost(settings: Settings) -> float:
 
 def own_runs(task: Task) -> list[Settings]:
     """Distinct runs of the league without trials."""
-    found = [
+    planned = [
         settings
         for method in methods_of(task)
         for seed in range(task.seeds)
         for settings in trajectories(method, task, seed, own.knobs(method, task))
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(planned))
 
 
 def trial_runs(task: Task) -> list[Settings]:
     """Distinct trials, with any four candidates as finalists."""
-    found = []
+    planned = []
     for method in methods_of(task):
         candidates = trials.candidates(method, own.knobs(method, task))
         if len(candidates) > 1:
-            found += _stages(method, task, candidates)
-    return list(dict.fromkeys(found))
+            planned += _stages(method, task, candidates)
+    return list(dict.fromkeys(planned))
 
 
 def _stages(method: Method, task: Task, candidates: list[dict[str, float]]) -> list[Settings]:

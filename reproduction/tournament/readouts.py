@@ -94,20 +94,20 @@ class Recorder:
 
     def outputs(self) -> dict[str, np.ndarray]:
         """Outputs by readout; "both" are θ and θ_a of the same steps, one after the other."""
-        found = {"samples": np.stack(self.samples), "last": self.samples[-1][None]}
+        read_out = {"samples": np.stack(self.samples), "last": self.samples[-1][None]}
         if self.guides:
             guides = np.concatenate(self.guides)
-            pairs = np.stack([found["samples"], guides], axis=1)
-            found |= {"guide": guides[-1:], "both": pairs.reshape(-1, *guides.shape[1:])}
+            pairs = np.stack([read_out["samples"], guides], axis=1)
+            read_out |= {"guide": guides[-1:], "both": pairs.reshape(-1, *guides.shape[1:])}
         if self.ema is not None and self.settings.cycles == 1:
-            found["ema"] = self._of_copy(self.ema)
+            read_out["ema"] = self._of_copy(self.ema)
         if self.moments.count:
-            found["swa"] = self._of_copy(self.moments.mean)
+            read_out["swa"] = self._of_copy(self.moments.mean)
             draws = self.moments.draws(8, seed=self.settings.seed)
-            found["swag"] = np.concatenate([self._of_copy(d, share=8) for d in draws])
+            read_out["swag"] = np.concatenate([self._of_copy(d, share=8) for d in draws])
         if self.settings.optimizer == "sgd" and self.settings.prior_variance:
-            found |= laplace.outputs(self.model, self.split, self.settings)
-        return found
+            read_out |= laplace.outputs(self.model, self.split, self.settings)
+        return read_out
 
     def _of_copy(self, weights: Tensor, share: int = 1) -> np.ndarray:
         """Outputs of the network with these weights; its refresh sees 1/share of the rows."""

@@ -44,13 +44,13 @@ def measures(answers: Answers) -> dict[str, float]:
     test, y = averaged(answers.test), answers.test_y
     inverse = fitted_scale(averaged(answers.validation), answers.validation_y)
     outside = [averaged(part) for part in answers.ood]
-    found = _classification(test, y, outside)
+    scored = _classification(test, y, outside)
     rescaled = _classification(
         scaled(test, inverse), y, [scaled(part, inverse) for part in outside]
     )
     validation = metrics.nll(averaged(answers.validation), answers.validation_y)
     return (
-        found
+        scored
         | {f"{name}-scaled": value for name, value in rescaled.items()}
         | {"scale": inverse, "validation-nll": validation, "networks": len(answers.test)}
     )
@@ -59,7 +59,7 @@ def measures(answers: Answers) -> dict[str, float]:
 def _classification(
     probs: np.ndarray, y: np.ndarray, outside: Sequence[np.ndarray]
 ) -> dict[str, float]:
-    found = {
+    scored = {
         "nll": metrics.nll(probs, y),
         "ece": metrics.ece(probs, y),
         "brier": metrics.brier(probs, y),
@@ -68,8 +68,8 @@ def _classification(
     if outside:
         inside = metrics.predictive_entropy(probs)
         areas = [metrics.auroc(inside, metrics.predictive_entropy(part)) for part in outside]
-        found["auroc"] = float(np.mean(areas))
-    return found
+        scored["auroc"] = float(np.mean(areas))
+    return scored
 
 
 def scaled(probs: np.ndarray, inverse: float) -> np.ndarray:

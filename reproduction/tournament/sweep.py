@@ -38,13 +38,13 @@ Variant = tuple[str, str, Any]  # method, setting, its value
 def variants(method: Method, task: Task) -> dict[Variant, dict[str, Any]]:
     """Settings of a method by what differs from its recipe."""
     base: dict[str, Any] = own.knobs(method, task)
-    found: dict[Variant, dict[str, Any]] = {(method.name, "recipe", ""): base}
+    settings_of: dict[Variant, dict[str, Any]] = {(method.name, "recipe", ""): base}
     for name in (name for name in FACTORS if base.get(name)):
         values = [float(f"{base[name] * factor:.4g}") for factor in FACTORS[name]]
-        found |= {(method.name, name, value): {**base, name: value} for value in values}
+        settings_of |= {(method.name, name, value): {**base, name: value} for value in values}
     for name in (name for name in VALUES if name in base):
-        found |= {(method.name, name, value): {**base, name: value} for value in VALUES[name]}
-    return found
+        settings_of |= {(method.name, name, value): {**base, name: value} for value in VALUES[name]}
+    return settings_of
 
 
 def runs(task: Task) -> dict[tuple[Variant, int], tuple[Method, list[Settings]]]:
@@ -64,9 +64,9 @@ def write(task: Task, store: Store, to: Path) -> None:
         if store.missing(chains):
             continue
         for readout in READOUTS.get(method.name, (method.readout,)):
-            found = answers(replace(method, readout=readout), chains, store)
+            answered = answers(replace(method, readout=readout), chains, store)
             scores.setdefault((variant, readout), []).append(
-                {} if found is None else measures(found)
+                {} if answered is None else measures(answered)
             )
     rows = [{"variant": list(v), "readout": r, **mean(s)} for (v, r), s in scores.items()]
     write_json(to / f"sweep-{task.name}.json", {"rows": rows})
@@ -77,8 +77,8 @@ def mean(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Mean over seeds of each measure; none if one of them diverged."""
     if not all(scores):
         return {"seeds": len(scores)}
-    found = {name: float(np.mean([one[name] for one in scores])) for name in scores[0]}
-    return {**found, "seeds": len(scores)}
+    averaged = {name: float(np.mean([one[name] for one in scores])) for name in scores[0]}
+    return {**averaged, "seeds": len(scores)}
 
 
 def shown(task: str, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -19,12 +19,12 @@ ORDER = (*METHODS, START.name)
 
 def read(folder: Path) -> Results:
     """All records of a league's folder."""
-    found: Results = {}
+    results: Results = {}
     for file in sorted(folder.glob("*/*.json")):
         record = json.loads(file.read_text())
-        methods = found.setdefault(file.parent.name, {})
+        methods = results.setdefault(file.parent.name, {})
         methods.setdefault(record["method"], {})[record["seed"]] = record
-    return found
+    return results
 
 
 def values(records: dict[int, dict[str, Any]], measure: str) -> dict[int, float]:
@@ -38,13 +38,13 @@ def values(records: dict[int, dict[str, Any]], measure: str) -> dict[int, float]
 
 def cell(records: dict[int, dict[str, Any]], measure: str) -> str:
     """Mean ± standard error, and the number of diverged runs if there are any."""
-    found = list(values(records, measure).values())
+    scores = list(values(records, measure).values())
     lost = sum(record["diverged"] for record in records.values())
     note = f" ({lost} diverged)" if lost else ""
-    if len(found) < 2:
-        return (f"{found[0]:.4f}" if found else "–") + note
-    error = np.std(found, ddof=1) / np.sqrt(len(found))
-    return f"{np.mean(found):.4f} ± {error:.4f}" + note
+    if len(scores) < 2:
+        return (f"{scores[0]:.4f}" if scores else "–") + note
+    error = np.std(scores, ddof=1) / np.sqrt(len(scores))
+    return f"{np.mean(scores):.4f} ± {error:.4f}" + note
 
 
 def names(results: Results) -> list[str]:
@@ -64,8 +64,8 @@ def means(results: Results, measure: str) -> str:
 
 def rank_table(results: Results, measure: str, methods: Sequence[str]) -> str:
     """Markdown: mean rank and bootstrap interval, over the tasks that have all these methods."""
-    tasks, found = ranked(results, measure, methods)
-    rows = [[n, f"{m:.2f}", f"{low:.2f} to {high:.2f}"] for n, (m, low, high) in found.items()]
+    tasks, ranks = ranked(results, measure, methods)
+    rows = [[n, f"{m:.2f}", f"{low:.2f} to {high:.2f}"] for n, (m, low, high) in ranks.items()]
     return markdown(["method", f"mean rank of {tasks} tasks", "95 %"], rows) if rows else ""
 
 
@@ -80,8 +80,8 @@ def ranked(
     ]
     if not tasks:
         return 0, {}
-    found = stats.mean_ranks(tasks, LOWER_IS_BETTER[measure.removesuffix("-scaled")])
-    return len(tasks), dict(sorted(found.items(), key=lambda item: item[1]))
+    ranks = stats.mean_ranks(tasks, LOWER_IS_BETTER[measure.removesuffix("-scaled")])
+    return len(tasks), dict(sorted(ranks.items(), key=lambda item: item[1]))
 
 
 class Judged(NamedTuple):

@@ -38,18 +38,18 @@ def candidates(method: Method, base: Knobs) -> list[dict[str, float]]:
 
 def placed(method: Method, point: np.ndarray) -> dict[str, float]:
     """Knobs at a point of the unit cube."""
-    found = {}
+    knobs = {}
     for name, place in zip(method.open, point, strict=True):
         low, high = RANGES[name]
         scale = LR_SCALE.get(method.optimizer, 1.0) if name == "lr" else 1.0
-        found[name] = float(f"{scale * low * (high / low) ** place:.4g}")
-    return found
+        knobs[name] = float(f"{scale * low * (high / low) ** place:.4g}")
+    return knobs
 
 
 def validation_nll(method: Method, runs: list[Settings], store: Store) -> float:
     """Validation NLL of a finished trial; infinite if it diverged."""
-    found = answers(method, runs, store)
-    return float("inf") if found is None else measures(found)["validation-nll"]
+    answered = answers(method, runs, store)
+    return float("inf") if answered is None else measures(answered)["validation-nll"]
 
 
 def chosen(

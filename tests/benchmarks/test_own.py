@@ -12,15 +12,15 @@ def test_prior_and_momentum_are_shared(name):
     task = TASKS[name]
     made = own.recipe(task)
     for method in methods_of(task):
-        found = own.knobs(method, task)
+        knobs = own.knobs(method, task)
         if method.optimizer in ("sgd", "sghmc", "sgld", "emcmc"):
-            assert found["prior_variance"] == made.prior_variance
-            assert found["momentum"] == (0 if method.optimizer == "sgld" else made.momentum)
-            assert found["lr"] == made.lr * (4 if method.optimizer == "sgld" else 1)
-            assert found["noise_from"] == own.recipe(task, method.chains).burn_in
+            assert knobs["prior_variance"] == made.prior_variance
+            assert knobs["momentum"] == (0 if method.optimizer == "sgld" else made.momentum)
+            assert knobs["lr"] == made.lr * (4 if method.optimizer == "sgld" else 1)
+            assert knobs["noise_from"] == own.recipe(task, method.chains).burn_in
         if method.optimizer == "emcmc":
-            assert found["temperature"] == made.temperature
-            assert found["lr"] == made.lr
+            assert knobs["temperature"] == made.temperature
+            assert knobs["lr"] == made.lr
 
 
 def test_rivals_have_the_same_noise():

@@ -43,11 +43,11 @@ def test_one_network_has_the_mean_square_as_noise():
 
 def test_measures_of_both_kinds():
     y = np.random.default_rng(5).integers(4, size=200)
-    found = scores.measures(
+    measured = scores.measures(
         scores.divided(logits(6, rows=500), (200, 200, 100), (y, np.roll(y, 1)))
     )
-    assert {"nll", "ece", "auroc", "nll-scaled", "validation-nll"} <= set(found)
-    assert found["networks"] == 3
+    assert {"nll", "ece", "auroc", "nll-scaled", "validation-nll"} <= set(measured)
+    assert measured["networks"] == 3
     values = y.astype(np.float32)
     regression = scores.measures(
         scores.divided(logits(7, rows=400, classes=1), (200, 200), (values, values))

@@ -12,19 +12,19 @@ from tournament import stats
 def test_paired_is_the_paired_t_test():
     draws = np.random.default_rng(0)
     ours, theirs = draws.normal(size=10), draws.normal(size=10) + 0.3
-    found = stats.paired(ours, theirs)
+    difference = stats.paired(ours, theirs)
     expected = reference.ttest_rel(ours, theirs)
     interval = expected.confidence_interval(0.95)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert found.upper == pytest.approx(
+    assert difference.p == pytest.approx(expected.pvalue)
+    assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high))
+    assert difference.upper == pytest.approx(
         reference.ttest_rel(ours, theirs, alternative="less").confidence_interval(0.95).high
     )
 
 
 def test_paired_of_equal_runs_decides_nothing():
-    found = stats.paired([1.0, 2.0], [1.0, 2.0])
-    assert (found.mean, found.p) == (0.0, 1.0)
+    difference = stats.paired([1.0, 2.0], [1.0, 2.0])
+    assert (difference.mean, difference.p) == (0.0, 1.0)
 
 
 def test_a_constant_difference_is_decided():
@@ -61,13 +61,13 @@ def test_holm_is_its_definition():
     ],
 )
 def test_verdicts(ours, lower_is_better, expected):
-    found = stats.paired(ours, [0.5, 0.505, 0.495, 0.5])
-    assert stats.verdict(found, found.p, 0.02, lower_is_better) == expected
+    difference = stats.paired(ours, [0.5, 0.505, 0.495, 0.5])
+    assert stats.verdict(difference, difference.p, 0.02, lower_is_better) == expected
 
 
 def test_worse_within_the_margin_is_still_worse():
-    found = stats.paired([0.503, 0.5031, 0.5029], [0.5, 0.5, 0.5])
-    assert stats.verdict(found, found.p, 0.01, True) == "worse"
+    difference = stats.paired([0.503, 0.5031, 0.5029], [0.5, 0.5, 0.5])
+    assert stats.verdict(difference, difference.p, 0.01, True) == "worse"
 
 
 def test_ranks_share_ties():

@@ -29,8 +29,8 @@ def naive_sgd(settings, task):
 
 def test_sgd_is_sgd(tiny):
     settings = Settings("tiny", 0, "sgd", 8, 0.05, prior_variance=0.5)
-    found = run(settings).outputs["last"][0]
-    np.testing.assert_allclose(found, naive_sgd(settings, tiny["tiny"]), atol=1e-5)
+    last = run(settings).outputs["last"][0]
+    np.testing.assert_allclose(last, naive_sgd(settings, tiny["tiny"]), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-bn", "tiny-start"])
@@ -80,9 +80,9 @@ def test_runs_repeat_bit_for_bit(tiny):
 
 
 def test_a_diverged_run_is_said_so(tiny):
-    found = run(Settings("tiny", 0, "sgd", 8, 1e12, prior_variance=1e-6))
-    assert found.diverged
-    assert not found.outputs
+    outcome = run(Settings("tiny", 0, "sgd", 8, 1e12, prior_variance=1e-6))
+    assert outcome.diverged
+    assert not outcome.outputs
 
 
 def test_the_start_is_one_adamw_network_for_all_chains(tiny):
@@ -96,8 +96,8 @@ def test_the_start_is_one_adamw_network_for_all_chains(tiny):
 
 def test_the_average_is_refreshed(tiny):
     settings = Settings("tiny-bn", 0, "sgd", 4, 0.05)
-    found = run(settings).outputs
-    assert not np.allclose(found["ema"], found["last"])
+    outputs = run(settings).outputs
+    assert not np.allclose(outputs["ema"], outputs["last"])
 
 
 def test_refresh_takes_the_statistics_of_its_rows():
