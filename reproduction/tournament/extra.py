@@ -24,8 +24,9 @@ UNCOUPLED = 1e6  # horizon in runs: the guide's pull is nothing, and θ moves as
 
 
 def ingredients(task: Task) -> dict[str, tuple[Method, dict[str, float]]]:
-    """EMCMC with one thing taken away at a time: method and settings by name."""
+    """EMCMC with one thing changed at a time: method and settings by name."""
     full, base = METHODS["EMCMC"], own.knobs(METHODS["EMCMC"], task)
+    four = METHODS["EMCMC ×4"]
     copied = {**base, "prior_variance": 1 / (5e-4 * task.train)}
     return {
         "EMCMC": (full, base),
@@ -35,6 +36,7 @@ def ingredients(task: Task) -> dict[str, tuple[Method, dict[str, float]]]:
         "no average": (replace(full, readout="last"), base),
         "weight decay 5e-4": (full, copied),
         "no momentum": (full, {**base, "momentum": 0.0}),
+        "four chains": (four, own.knobs(four, task)),
     }
 
 

@@ -133,8 +133,8 @@ def test_ingredients_and_networks(tiny, few, tmp_path, monkeypatch):
     extra.write("ingredients", runs, store, tmp_path)
     rows = json.loads((tmp_path / "ingredients.json").read_text())["rows"]
     nll = {tuple(row["key"]): row["measures"]["nll"] for row in rows}
-    assert len(nll) == 7 * task.seeds
-    assert len({round(value, 12) for (_, seed), value in nll.items() if seed == 0}) == 7
+    assert len(nll) == 8 * task.seeds
+    assert len({round(value, 12) for (_, seed), value in nll.items() if seed == 0}) == 8
     assert extra.networks("own", task, store) == {}  # two seeds are too few for K
 
 
