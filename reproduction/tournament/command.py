@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tournament import extra, leagues, page, plan, sweep, work
+from tournament import auto, extra, leagues, page, plan, sweep, work
 from tournament.settings import Settings
 from tournament.store import Store, write_json
 from tournament.tasks import TASKS, Task
@@ -37,7 +37,7 @@ def parser(text: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("part", choices=("plan", "run", "render", *EXTRA))
+    found.add_argument("part", choices=("plan", "run", "render", "auto", *EXTRA))
     found.add_argument("--league", choices=leagues.LEAGUES, default="own")
     found.add_argument("--half", choices=("development", "confirmation"), default=None)
     found.add_argument("--tasks", nargs="+", choices=tuple(TASKS), default=None)
@@ -53,8 +53,9 @@ def chosen(options: argparse.Namespace) -> list[Task]:
     """The tasks meant; a half must be named, so that confirmation never runs by chance."""
     if options.tasks:
         tasks = [TASKS[name] for name in options.tasks]
-        if options.part == "sweep" and any(task.half == "confirmation" for task in tasks):
-            raise SystemExit("a sweep is for development tasks; confirmation tasks are run once")
+        searched = options.part in ("sweep", "auto")
+        if searched and any(task.half == "confirmation" for task in tasks):
+            raise SystemExit("a search is for development tasks; confirmation tasks are run once")
         return tasks
     if options.half is None:
         raise SystemExit("name --half development, --half confirmation, or --tasks")
@@ -85,6 +86,8 @@ def missing(options: argparse.Namespace, tasks: list[Task], store: Store) -> lis
     """Runs that the command still needs."""
     if options.part == "run":
         return leagues.missing(options.league, tasks, store, options.seeds)
+    if options.part == "auto":
+        return auto.missing(tasks, store, options.seeds)
     runs = [EXTRA[options.part](task).values() for task in tasks]
     return store.missing(one for part in runs for _, chains in part for one in chains)
 
@@ -93,6 +96,9 @@ def score(options: argparse.Namespace, task: Task, store: Store) -> None:
     """Write the scores of what is finished."""
     if options.part == "sweep":
         sweep.write(task, store, options.results)
+        return
+    if options.part == "auto":
+        auto.write(task, store, options.results)
         return
     if options.part in EXTRA:
         name = f"{options.part}-{task.name}"

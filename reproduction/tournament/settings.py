@@ -34,6 +34,7 @@ class Settings:
         settle: Part of a cycle after which lr stays at its floor.
         coupled: When θ and θ_a are: "always", or "noisy" (only while noise is on); EMCMC only.
         average: Horizon of EMA as a part of all steps.
+        after: The trajectory from whose last network this one goes on; None starts anew.
     """
 
     task: str
@@ -54,6 +55,7 @@ class Settings:
     settle: float = 1.0
     coupled: str = "always"
     average: float = 0.05
+    after: Settings | None = None
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
@@ -67,5 +69,10 @@ class Settings:
 
 
 def as_dict(settings: Settings) -> dict[str, Any]:
-    """Plain values, ready for JSON."""
-    return asdict(settings)
+    """Plain values, ready for JSON; `after` only where there is one, as in older stores."""
+    values = asdict(settings)
+    if settings.after is None:
+        del values["after"]
+    else:
+        values["after"] = as_dict(settings.after)
+    return values

@@ -65,8 +65,12 @@ def data_of(task: str, seed: int) -> Data:
 
 
 def network(settings: Settings) -> nn.Module:
-    """The network at the first step: new, or trained by AdamW for the tasks that start there."""
+    """The network at the first step: new, trained by AdamW, or the last of another trajectory."""
     task = TASKS[settings.task]
+    if settings.after is not None:
+        model = task.network()
+        model.load_state_dict(_ended(settings.after)[0])
+        return model
     chain = 0 if task.start else settings.chain  # there is one AdamW network for all chains
     torch.manual_seed(100_003 * settings.seed + chain)
     model = task.network()
@@ -89,6 +93,14 @@ def _started(name: str, seed: int) -> dict[str, Tensor]:
         optimizer.param_groups[0]["lr"] = START_LR * schedule.lr_factor(settings, step, steps)
         _step(model, optimizer, *batch(split.train, task.batch, settings, step), task)
     return model.state_dict()
+
+
+@lru_cache(maxsize=1)
+def _ended(settings: Settings) -> tuple[dict[str, Tensor], float]:
+    """The last network of a trajectory, and its cost."""
+    model, made = network(settings), Run()
+    _go(settings, TASKS[settings.task], data_of(settings.task, settings.seed), model, made)
+    return model.state_dict(), made.cost
 
 
 def batch(rows: Rows, size: int, settings: Settings, step: int) -> tuple[Tensor, Tensor]:
@@ -134,6 +146,8 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
         losses.append(_step(model, optimizer, x, y, task))
         recorder.after(step, optimizer)
     made.cost = steps * task.batch + refreshed / 3
+    if settings.after is not None:
+        made.cost += _ended(settings.after)[1]
     made.train_loss = float(np.mean(losses[-max(1, steps // 10) :]))
     made.outputs = recorder.outputs()
     if not all(np.isfinite(values).all() for values in made.outputs.values()):
