@@ -24,7 +24,6 @@ from tournament.store import Store, Stored, write_json
 from tournament.tasks import Task
 
 RATIO = 2.0  # held-out loss / training loss from which on the gap is the larger
-
 NAME = "EMCMC auto"
 LONG, SHORT = METHODS["EMCMC"], METHODS["EMCMC ×4"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tournament import page_extra, readme, table
+from tournament import page_auto, page_extra, readme, table
 from tournament.leagues import LEAGUES
 from tournament.methods import METHODS
 from tournament.scores import LOWER_IS_BETTER
@@ -40,6 +40,7 @@ def write(root: Path, folder: Path) -> None:
             picture(results, root / "docs" / "pictures" / f"tournament-{league}.png")
             parts += [section(half, results) for half in ("confirmation", "development")]
     parts.append(page_extra.sections(folder, root / "docs" / "pictures"))
+    parts.append(page_auto.section(folder, ALL))
     page = root / "docs" / "tournament.md"
     page.write_text("\n".join(part for part in parts if part))
     readme.place(page, root / "README.md")

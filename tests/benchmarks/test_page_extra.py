@@ -15,7 +15,12 @@ def test_all_three_parts(tmp_path):
 
     files = {
         "ingredients-digits": {
-            "rows": [row("EMCMC", 0, nll=0.1), row("EMCMC", 1, nll=0.3), row("no guide", 0, nll=0)]
+            "rows": [
+                *(row("EMCMC", seed, nll=nll) for seed, nll in enumerate((0.1, 0.3))),
+                *(row("no noise", seed, nll=nll) for seed, nll in enumerate((0.2, 0.5))),
+                *(row("no average", seed, nll=nll) for seed, nll in enumerate((0.2, 0.4))),
+                row("no guide", 0, nll=0),
+            ]
         },
         "budget-digits": {"rows": [row("SGD", p, s, nll=1 / p) for p in (6, 12) for s in (0, 1)]},
         "networks-own-digits": {"EMCMC ×4": [6.5, 5.0, 8.0]},
@@ -24,5 +29,8 @@ def test_all_three_parts(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     text = page_extra.sections(tmp_path, tmp_path / "pictures")
     assert "| EMCMC | 0.2000 ± 0.1000 |" in text
+    assert "| no noise | +0.1500 (-0.4853 to +0.7853) |" in text  # t of one degree: 12.706
+    assert "| no average | **+0.1000 (+0.1000 to +0.1000)** |" in text
+    assert "no guide" not in text  # it diverged
     assert "6.5 (5.0 to 8.0)" in text
     assert (tmp_path / "pictures" / "tournament-budget.png").stat().st_size > 1000
