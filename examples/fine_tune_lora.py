@@ -24,7 +24,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from entropy_mcmc import EntropyMCMC, metrics
+from entropy_mcmc import EntropyMCMC, metrics, recipes
 from entropy_mcmc.integrations.transformers import CollectSamples
 
 
@@ -109,20 +109,13 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     tokens, labels = tokens[order], labels[order]
     train, test = slice(0, 600), slice(600, None)
 
-    lr = 0.2
-    sampler = EntropyMCMC(
-        [p for p in model.parameters() if p.requires_grad],  # the adapters and the head, no more
-        lr=lr,
-        num_data=600,
-        eta=10 * lr / 600,
-        temperature=0.01,
-        weight_decay=1e-3,
-        momentum=0.9,
-        seed=0,
-    )
+    adapters = nn.ParameterList(p for p in model.parameters() if p.requires_grad)  # and the head
+    recipe = recipes.adapters(adapters, num_data=600, batch_size=32, passes=options.epochs)
+    print(recipe)
+    sampler = EntropyMCMC(adapters, **recipe.sampler_options(), seed=0)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        collect = CollectSamples(sampler, run, cycles=2)
+        collect = CollectSamples(sampler, run, roles=recipe.roles, **recipe.cycle_options())
         Trainer(
             model=model,
             args=arguments(folder, options.epochs),
@@ -139,12 +132,12 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
         )
         print(posterior)
     backbone = [size for name, size in sizes.items() if name.startswith("shared")]
-    adapters = [size for name, size in sizes.items() if not name.startswith("shared")]
-    print(f"backbone {sum(backbone):,} bytes, once; each sample {max(adapters):,} bytes")
+    samples = [size for name, size in sizes.items() if not name.startswith("shared")]
+    print(f"backbone {sum(backbone):,} bytes, once; each sample {max(samples):,} bytes")
     for name, scores in (("last θ alone", single), ("average of samples", average)):
         shown = ", ".join(f"{m} {scores[m]:.4f}" for m in ("accuracy", "nll", "ece"))
         print(f"{name:20}{shown}")
-    counts = {"backbones": len(backbone), "samples": len(adapters)}
+    counts = {"backbones": len(backbone), "samples": len(samples)}
     return {**counts, "baseline nll": single["nll"], **average}
 
 

@@ -24,17 +24,15 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from entropy_mcmc import EntropyMCMC, metrics
+from entropy_mcmc import EntropyMCMC, metrics, recipes
 from entropy_mcmc.integrations.lightning import CollectSamples
-
-LR = 0.1
-PRIOR = 5.0  # variance of each weight; the best of 0.2, 1, 5 and 50 for SGD, on one split
+from entropy_mcmc.recipes import Recipe
 
 
 class Digits(pl.LightningModule):
     """An ordinary LightningModule; only the optimizer knows about sampling."""
 
-    def __init__(self, optimizers: Callable[..., Any]) -> None:
+    def __init__(self, optimizers: Callable[..., Any] | None) -> None:
         super().__init__()
         self.optimizers_of = optimizers
         self.net = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
@@ -53,28 +51,19 @@ class Digits(pl.LightningModule):
         return self.optimizers_of(self)
 
 
-def by_sgd(module: Digits, lr: float, num_data: int) -> dict[str, Any]:
-    """The baseline: SGD with a cosine over all steps, and the same prior."""
-    sgd = SGD(module.parameters(), lr=lr, momentum=0.9, weight_decay=1 / (PRIOR * num_data))
+def by_sgd(module: Digits, recipe: Recipe) -> dict[str, Any]:
+    """The baseline: SGD with a cosine over all steps, the recipe's lr and prior."""
+    sgd = SGD(
+        module.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
+    )
     steps = int(module.trainer.estimated_stepping_batches)
     return {
         "optimizer": sgd,
         "lr_scheduler": {"scheduler": CosineAnnealingLR(sgd, steps), "interval": "step"},
     }
-
-
-def by_sampling(module: Digits, lr: float, num_data: int) -> EntropyMCMC:
-    """Twice SGD's lr: the coupled pair learns at half the speed."""
-    return EntropyMCMC(
-        module.parameters(),
-        lr=2 * lr,
-        num_data=num_data,
-        eta=100 * 2 * lr / num_data,  # the guide averages over 100 steps
-        temperature=0.02,
-        prior_variance=PRIOR,
-        momentum=0.9,
-        seed=0,
-    )
 
 
 def fit(
@@ -101,21 +90,28 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--rows", type=int, default=200, help="training images")
     parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--accumulate", type=int, default=1, help="batches per optimizer step")
+    parser.add_argument("--seed", type=int, default=0, help="of the split, and of the training")
     options = parser.parse_args(argv)
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16, dtype=torch.float32)
-    x, x_test, y, y_test = train_test_split(images, torch.tensor(labels), random_state=0)
+    x, x_test, y, y_test = train_test_split(images, torch.tensor(labels), random_state=options.seed)
     data = TensorDataset(x[: options.rows], y[: options.rows])
-    pl.seed_everything(0, verbose=False)
-    one = fit(Digits(lambda module: by_sgd(module, LR, len(data))), data, options)
+    steps = -(-len(data) // 64) / options.accumulate
+    recipe = recipes.from_scratch(
+        Digits(None).net, len(data), 64, options.epochs, steps_per_pass=max(1, round(steps))
+    )
+    print(recipe)
+    pl.seed_everything(options.seed, verbose=False)
+    one = fit(Digits(lambda module: by_sgd(module, recipe)), data, options)
     with torch.no_grad():
         single = metrics.summary(one(x_test).softmax(1), y_test)
-    pl.seed_everything(0, verbose=False)
+    pl.seed_everything(options.seed, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        collect = CollectSamples(
-            Path(folder) / "run", cycles=1, burn_in=0.5, samples_per_cycle=8, roles="theta"
+        collect = CollectSamples(Path(folder) / "run", roles=recipe.roles, **recipe.cycle_options())
+        module = Digits(
+            lambda module: EntropyMCMC(module.parameters(), **recipe.sampler_options(), seed=0)
         )
-        fit(Digits(lambda module: by_sampling(module, LR, len(data))), data, options, collect)
+        fit(module, data, options, collect)
         print(collect.posterior)
         average = metrics.summary(collect.posterior.predict_proba(x_test), y_test)
         samples = len(collect.posterior)

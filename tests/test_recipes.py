@@ -116,7 +116,18 @@ def test_a_new_lr_keeps_the_horizon():
     made = from_scratch(network(), 1000, 50, passes=40)
     changed = made.override(lr=0.3)
     assert changed.horizon == pytest.approx(made.horizon)
-    assert changed.reasons["lr"] == changed.reasons["eta"] == "given"
+    assert changed.reasons["lr"] == "given"
+    assert changed.reasons["eta"] == made.reasons["eta"]  # η follows; it was not given
+    assert made.override(lr=0.3, eta=0.1).reasons["eta"] == "given"
+
+
+def test_adapters_learn_at_sgd_s_speed_under_a_narrow_prior():
+    net = torch.nn.Linear(4, 2)  # 20 over a fan-in of 4 would be 5
+    made, trained = adapters(net, 100, 10, passes=40), from_trained(net, 100, 10, passes=40)
+    assert (made.lr, made.prior_variance) == (from_scratch(net, 100, 10, passes=40).lr, 1.0)
+    assert made.lr > trained.lr
+    assert made.horizon == pytest.approx(trained.horizon)
+    assert "weight decay 0.01" in made.reasons["prior_variance"]
 
 
 def test_overrides_are_checked():

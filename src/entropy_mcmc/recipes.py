@@ -120,13 +120,12 @@ class Recipe:
 
     def schedule_options(self) -> dict[str, Any]:
         """Arguments of `schedules.Cyclical` after the sampler, for one chain."""
-        return {
-            "total_steps": self.steps,
-            "cycles": 1,
-            "burn_in": self.burn_in,
-            "samples_per_cycle": self.samples,
-            "coupled": self.coupled,
-        }
+        return {"total_steps": self.steps, **self.cycle_options()}
+
+    def cycle_options(self) -> dict[str, Any]:
+        """The same without the number of steps, which the integrations' `CollectSamples` know."""
+        samples = {"samples_per_cycle": self.samples, "coupled": self.coupled}
+        return {"cycles": 1, "burn_in": self.burn_in, **samples}
 
     def settings(self, method: str) -> dict[str, Any]:
         """Hyper-parameters of a method of `emcmc sample` with the same prior, speed and heat.
@@ -156,11 +155,11 @@ class Recipe:
         unknown = sorted(set(values) - set(SHOWN))
         if unknown:
             raise ConfigError(f"override knows {', '.join(SHOWN)}, got {unknown[0]!r}")
+        reasons = {**self.reasons, **dict.fromkeys(values, "given")}
         if "lr" in values and "eta" not in values:
             rate = check_positive("lr", values["lr"])
             values["eta"] = eta_of_horizon(self.horizon, rate, self.num_data)
-        given = dict.fromkeys(values, "given")
-        return replace(self, **values, reasons={**self.reasons, **given})
+        return replace(self, **values, reasons=reasons)
 
     def __str__(self) -> str:
         budget = f"{self.passes:g} passes over {self.num_data} examples"
@@ -301,17 +300,20 @@ def adapters(
 ) -> Recipe:
     """Settings for adapters (LoRA) on a frozen network; pass the module of trainable parameters.
 
-    Not in the tournament: those of a trained network, with a prior variance of at most 1.
+    Not in the tournament: SGD's lr and a late noisy part, with a prior variance of at most 1. With
+    the lr of a trained network the adapters of `examples/fine_tune_lora.py` learned too little.
     """
     own: Any = {"chains": chains, "unit": unit, "steps_per_pass": steps_per_pass}
-    base = from_trained(model, num_data, batch_size, passes, **own)
-    variance = min(1.0, base.prior_variance)
+    variance = min(1.0, prior(model, num_data, unit)[0])
     decay = weight_decay(variance, num_data) * unit
     reasons = {
-        **base.reasons,
+        "lr": "that of SGD: adapters start at 0, and the frozen network keeps its place",
         "prior_variance": f"at most 1: adapters start at 0; weight decay {decay:.2g}",
     }
-    return replace(base, name="adapters", prior_variance=variance, reasons=reasons)
+    base = from_trained(model, num_data, batch_size, passes, **own).override(lr=SGD_LR)
+    return replace(
+        base, name="adapters", prior_variance=variance, reasons={**base.reasons, **reasons}
+    )
 
 
 def prior(model: Model, num_data: int, unit: float = 1.0) -> tuple[float, str]:

@@ -1,6 +1,7 @@
 """Lightning's Trainer makes the samples of a plain loop, and resumes them bit for bit."""
 
 import csv
+import json
 
 import pytest
 import torch
@@ -8,10 +9,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from entropy_mcmc import SGHMC, EntropyMCMC, Posterior, schedules
+from entropy_mcmc import SGHMC, EntropyMCMC, Posterior, recipes, schedules
 from entropy_mcmc.errors import ConfigError, StateError
 
 pl = pytest.importorskip("lightning.pytorch", reason="pip install -e .[examples]")
+from entropy_mcmc.integrations.collector import SCHEDULE, Collector  # noqa: E402
 from entropy_mcmc.integrations.lightning import CollectSamples  # noqa: E402
 
 # Lightning's own: a deprecated class of torch, and its wishes for loaders and logging.
@@ -112,6 +114,42 @@ def test_samples_are_those_of_a_plain_loop(tmp_path):
             plain.collect(sampler, cycle=cycle.cycle(step))
     assert len(posterior) == 8  # 2 cycles of 2 samples, θ and its guide
     assert_same(posterior, plain)
+
+
+def test_a_recipe_drives_it_as_it_drives_a_loop(tmp_path):
+    made = recipes.from_scratch(network(False), ROWS, BATCH, EPOCHS)
+
+    def optimizer(module):
+        return EntropyMCMC(module.parameters(), **made.sampler_options(), seed=3)
+
+    collect = CollectSamples(tmp_path / "run", roles=made.roles, **made.cycle_options())
+    fit(tmp_path, Module(optimizers=optimizer), collect=collect)
+    module = Module()
+    sampler = optimizer(module)
+    cycle = schedules.Cyclical(sampler, **made.schedule_options())
+    plain = Posterior.create(tmp_path / "plain", module, roles=made.roles)
+    for step in range(made.steps):
+        x, y = list(loader())[step % len(loader())]
+        sampler.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        sampler.step()
+        if cycle.step():
+            plain.collect(sampler, cycle=cycle.cycle(step))
+    assert len(plain) == made.samples
+    assert_same(collect.posterior, plain)
+
+
+def test_a_training_of_an_earlier_version_was_always_coupled(tmp_path):
+    collector = Collector(tmp_path, cycles=2)
+    net = network(False)
+    collector.begin(net, sampler_of(net), 24, 0)
+    began = json.loads((tmp_path / SCHEDULE).read_text())
+    assert began.pop("coupled") == "always"
+    (tmp_path / SCHEDULE).write_text(json.dumps(began))
+    again = network(False)
+    collector.begin(again, sampler_of(again), 24, 3)
+    with pytest.raises(ConfigError, match="coupled=always, got coupled=noisy"):
+        Collector(tmp_path, cycles=2, coupled="noisy").begin(again, sampler_of(again), 24, 3)
 
 
 @pytest.mark.parametrize("crash", [9, 14])

@@ -29,6 +29,7 @@ class Collector:
         cycles: Warm restarts of lr.
         burn_in: Part of each cycle without noise.
         samples_per_cycle: Samples kept in each.
+        coupled: When θ and θ_a are: "always", or "noisy", after burn-in, as recipes have it.
         options: Of `Posterior.create`: likelihood, output, roles, dtype, thin, keep_last.
     """
 
@@ -39,10 +40,16 @@ class Collector:
         cycles: int = 4,
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
+        coupled: str = "always",
         **options: Any,
     ) -> None:
         self.folder = Path(folder)
-        self.plan = {"cycles": cycles, "burn_in": burn_in, "samples_per_cycle": samples_per_cycle}
+        self.plan = {
+            "cycles": cycles,
+            "burn_in": burn_in,
+            "samples_per_cycle": samples_per_cycle,
+            "coupled": coupled,
+        }
         self.options = options
         self.sampler: Optimizer | None = None
         self.schedule: Cyclical | None = None
@@ -85,6 +92,7 @@ class Collector:
                 f"the training resumes at step {step}, but {self.folder / SCHEDULE} cannot be "
                 "read; give the folder that the training began with, or begin anew"
             ) from error
+        began = {"coupled": "always", **began}  # earlier versions have no other
         now = schedule.state_dict()
         for name in ("total_steps", *self.plan):
             if began.get(name) != now[name]:

@@ -30,6 +30,7 @@ class CollectSamples(pl.Callback):
         cycles: Warm restarts of lr.
         burn_in: Part of each cycle without noise.
         samples_per_cycle: Samples kept in each.
+        coupled: When θ and θ_a are: "always", or "noisy", after burn-in, as recipes have it.
         refresh_batchnorm: Give every sample its own batch-norm statistics from the training data,
             at the end; nothing is done for a network without batch norm.
         options: Of `Posterior.create`: likelihood, output, roles, dtype, thin, keep_last.
@@ -42,12 +43,18 @@ class CollectSamples(pl.Callback):
         cycles: int = 4,
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
+        coupled: str = "always",
         refresh_batchnorm: bool = True,
         **options: Any,
     ) -> None:
         self.refresh_batchnorm = refresh_batchnorm
         self._collector = Collector(
-            folder, cycles=cycles, burn_in=burn_in, samples_per_cycle=samples_per_cycle, **options
+            folder,
+            cycles=cycles,
+            burn_in=burn_in,
+            samples_per_cycle=samples_per_cycle,
+            coupled=coupled,
+            **options,
         )
 
     @property

@@ -35,6 +35,7 @@ class CollectSamples(TrainerCallback):
         cycles: Warm restarts of lr.
         burn_in: Part of each cycle without noise.
         samples_per_cycle: Samples kept in each.
+        coupled: When θ and θ_a are: "always", or "noisy", after burn-in, as recipes have it.
         refresh_batchnorm: Give every sample its own batch-norm statistics from the training data,
             at the end; nothing is done for a network without batch norm.
         options: Of `Posterior.create`: likelihood, output (the logits by default), roles, dtype,
@@ -49,6 +50,7 @@ class CollectSamples(TrainerCallback):
         cycles: int = 4,
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
+        coupled: str = "always",
         refresh_batchnorm: bool = True,
         **options: Any,
     ) -> None:
@@ -60,6 +62,7 @@ class CollectSamples(TrainerCallback):
             cycles=cycles,
             burn_in=burn_in,
             samples_per_cycle=samples_per_cycle,
+            coupled=coupled,
             **{"output": logits_of, **options},
         )
 
