@@ -42,3 +42,27 @@ def test_decided_differences_from_the_ensemble_are_the_ones_named():
     assert set(decided) == named
     assert min(decided.values()) < 0 < max(decided.values())
     assert all(abs(value) < 0.002 for value in decided.values())
+
+
+def test_what_gives_what_is_in_the_table_of_ingredients():
+    text = " ".join(README.split("**What gives what**")[1].split("\n- **")[0].split())
+    table = PAGE.split("## What each ingredient gives")[1].split("\n## ")[0]
+    column = [cell.strip() for cell in re.search(r"\|  \|(.*)\|", table)[1].split("|")]
+    rows = {
+        name.strip(): dict(zip(column, [c.strip() for c in cells.split("|")], strict=True))
+        for name, cells in re.findall(
+            r"^\| (no [\w, ]+|four chains|weight decay 5e-4) \|(.*)\|$", table, re.M
+        )
+    }
+    said = {
+        "weight decay 5e-4": r"variance gives ([\d.]+)",
+        "no average": r"averaging ([\d.]+)",
+        "no guide": r"the guide ([\d.]+)",
+        "four chains": r"instead of one ([\d.]+)",
+    }
+    for name, pattern in said.items():
+        value = float(re.search(r"[+-][\d.]+", rows[name]["wine-red"])[0])
+        assert f"{abs(value):.3f}" == re.search(pattern, text)[1].rstrip("."), name
+    assert not rows["no noise"]["wine-red"].startswith("**")
+    decided = [name for name, cells in rows.items() if cells["digits"].startswith("**")]
+    assert decided == ["no momentum"]
