@@ -1,9 +1,8 @@
 """Lightning: the sampler is the optimizer of a LightningModule, a callback collects the samples.
 
-Beside it the same network trained by SGD with a cosine. With these settings in a plain loop, over
-eight splits and seeds on which none of them was chosen, the average of samples was neither better
-nor worse than SGD (NLL −0.001 ± 0.004, ECE −0.3 ± 0.3 points): what it adds here is many networks,
-whose disagreement can be looked at.
+Beside it the same network trained by SGD with a cosine, lr and prior of the same recipe. On 200 rows
+the average of samples is a little worse: NLL +0.011 ± 0.003 over eight splits (--seed 0 to 7), ECE
+the same (+0.1 ± 0.2 points). What it adds is many networks, whose disagreement can be looked at.
 """
 
 from __future__ import annotations
