@@ -25,7 +25,6 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from entropy_mcmc._metric_inputs import (
     MASS_BINS,
@@ -184,9 +183,9 @@ def auroc(scores_in: Array, scores_out: Array) -> float:
     >>> auroc([0.1, 0.2], [0.2, 0.9])
     0.875
     """
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(*_detection(scores_in, scores_out, "out")))
+    hits, alarms = _detected(scores_in, scores_out, "out")
+    pairs = np.diff(alarms, prepend=0.0) * (hits + np.concatenate([[0.0], hits[:-1]])) / 2
+    return float(pairs.sum() / (hits[-1] * alarms[-1]))
 
 
 def aupr(scores_in: Array, scores_out: Array, positive: Positive = "out") -> float:
@@ -203,9 +202,9 @@ def aupr(scores_in: Array, scores_out: Array, positive: Positive = "out") -> flo
     >>> aupr([0.1, 0.9], [0.8])
     0.5
     """
-    from sklearn.metrics import average_precision_score
-
-    return float(average_precision_score(*_detection(scores_in, scores_out, positive)))
+    hits, alarms = _detected(scores_in, scores_out, positive)
+    recall, precision = hits / hits[-1], hits / (hits + alarms)
+    return float((np.diff(recall, prepend=0.0) * precision).sum())
 
 
 def fpr95(scores_in: Array, scores_out: Array, positive: Positive = "out") -> float:
@@ -218,11 +217,8 @@ def fpr95(scores_in: Array, scores_out: Array, positive: Positive = "out") -> fl
     >>> fpr95([0.1, 0.2, 0.3, 0.9], [0.5, 0.7])
     0.25
     """
-    from sklearn.metrics import roc_curve
-
-    detection = _detection(scores_in, scores_out, positive)
-    false_positive, true_positive, _ = roc_curve(*detection, drop_intermediate=False)
-    return float(false_positive[np.argmax(true_positive >= 0.95)])
+    hits, alarms = _detected(scores_in, scores_out, positive)
+    return float((alarms / alarms[-1])[np.argmax(hits / hits[-1] >= 0.95)])
 
 
 def predictive_entropy(probs: Array) -> Floats:
@@ -325,15 +321,19 @@ def _sorted_with_shared_ties(confidence: Floats, correct: Floats) -> tuple[Float
     return confidence[order], shared[group[order]]
 
 
-def _detection(
-    scores_in: Array, scores_out: Array, positive: Positive
-) -> tuple[npt.NDArray[np.bool_], Integers]:
-    """Labels (true = positive class) and scores, replaced by ranks so that infinities work."""
+def _detected(scores_in: Array, scores_out: Array, positive: Positive) -> tuple[Floats, Floats]:
+    """Positive and negative examples at or above each threshold, from the strictest on.
+
+    Written out, because scikit-learn takes longer to import than a small run to be evaluated.
+    """
     check_choice("positive", positive, ("out", "in"))
     inside, outside = scores("scores_in", scores_in), scores("scores_out", scores_out)
+    # Numbers of the thresholds, from the least: they also order infinities.
     _, ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)
     is_out = np.arange(len(ranks)) >= len(inside)
-    return (is_out, ranks) if positive == "out" else (~is_out, -ranks)
+    is_positive, place = (is_out, ranks.max() - ranks) if positive == "out" else (~is_out, ranks)
+    hits, alarms = (np.bincount(place, weights=kind) for kind in (is_positive, ~is_positive))
+    return np.cumsum(hits), np.cumsum(alarms)
 
 
 def _entropy(probs: Floats) -> Floats:

@@ -185,6 +185,12 @@ def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Ten
     return box_muller(*words)
 
 
+def normal_rows(words: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+    """`normal_pair` of several keys at once: words (key, 1), counters (1, element)."""
+    x0 = x0.expand(len(words[0]), -1)
+    return box_muller(*_threefry_in_place(words, x0, x1, ELEMENT_ROUNDS))
+
+
 def rule_normals(
     pair: Callable[..., tuple[Tensor, Tensor]],
     schedule: Schedule,

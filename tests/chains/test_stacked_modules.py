@@ -91,7 +91,7 @@ def test_stacked_chains_are_those_one_after_the_other(network, name):
 
 
 def test_keys_are_made_anew_after_a_block(monkeypatch):
-    monkeypatch.setattr("entropy_mcmc.chains.stacked_modules.KEYS_AT_A_TIME", 4)
+    monkeypatch.setattr("entropy_mcmc.chains.stack_noise.KEYS_AT_A_TIME", 4)
     test_stacked_chains_are_those_one_after_the_other("mlp", "emcmc")
 
 
@@ -102,7 +102,7 @@ def test_keys_are_made_anew_after_a_block(monkeypatch):
 )
 def test_rules_that_average_noise_are_stacked(changes, monkeypatch):
     """They take the normals of two steps, across the blocks in which keys are made, too."""
-    monkeypatch.setattr("entropy_mcmc.chains.stacked_modules.KEYS_AT_A_TIME", 4)
+    monkeypatch.setattr("entropy_mcmc.chains.stack_noise.KEYS_AT_A_TIME", 4)
     make, shape = KINDS["mlp"]
     rates = [0.1 / (1 + step) for step in range(6)]
     stacked, alone = (

@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,30 +19,29 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from entropy_mcmc import noise
-from entropy_mcmc.chains.noise_and_batches import draw_normals
 from entropy_mcmc.chains.stack import Stack
+from entropy_mcmc.chains.stack_noise import StackNoise
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.samplers import Sampler
 from entropy_mcmc.samplers.coupled import GUIDE_STREAM
 from entropy_mcmc.samplers.kernel.compiled import wanted
-from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 from entropy_mcmc.samplers.rule import Eps, Update
 
-KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
 AGREEMENT = 1e-4  # relative difference of outputs above which a stack is not the modules' own
 
 
 class StackedModules:
     """The modules as one function from inputs (K, rows, …) to outputs (K, rows, …).
 
-    `parameters` and `buffers` hold tensors with a leading dimension K by name; those that do not
-    require a gradient are `frozen`. `write_back` copies them into the modules.
+    `base` is the module, without values, that is called. `parameters` and `buffers` hold tensors
+    with a leading dimension K by name; those that do not require a gradient are `frozen`.
+    `write_back` copies them into the modules.
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         check_alike(modules)
         self._modules = list(modules)
-        self._base = copy.deepcopy(modules[0]).to("meta")
+        self.base = copy.deepcopy(modules[0]).to("meta")
         parameters = [dict(module.named_parameters()) for module in modules]
         trained = [name for name, value in parameters[0].items() if value.requires_grad]
         stacked = {k: torch.stack([p[k].detach() for p in parameters]) for k in parameters[0]}
@@ -61,7 +59,7 @@ class StackedModules:
         return vmap(self._one, randomness="error")(state, inputs)
 
     def _one(self, state: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
-        return functional_call(self._base, state, inputs)
+        return functional_call(self.base, state, inputs)
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -89,9 +87,8 @@ class StackedSampler:
         self.seeds = [noise.check_seed(seed) for seed in seeds]
         self._stack = Stack(list(stacked.parameters.values()), kind, **settings)
         stacked.parameters = dict(zip(stacked.parameters, self._stack.layers, strict=True))
-        self._sizes = [layer[0].numel() for layer in self._stack.layers]
-        self._counters = _counters(self._sizes, self._stack.flat.device)
-        self._keys: tuple[int, Tensor] | None = None
+        self._places = tuple((i, layer[0].numel()) for i, layer in enumerate(self._stack.layers))
+        self._noise = StackNoise(self.seeds, self._stack.flat.device)
 
     @property
     def group(self) -> dict[str, Any]:
@@ -142,29 +139,13 @@ class StackedSampler:
         """The noise of each module's own seed, laid out as the stack is."""
         flat = self._stack.flat
         use = wanted(self.group["fused"], flat.numel(), step, flat.device.type)
-        with quiet_compiler() if use else nullcontext():
-            first, second = draw_normals(self._words(step, stream), *self._counters, 2, use)
-        return self._flatten(first), self._flatten(second)
-
-    def _words(self, step: int, stream: int = 0) -> list[Tensor]:
-        """Key words of a step, (module, 1) each."""
-        start = step - step % KEYS_AT_A_TIME
-        if stream:  # of a draw that is asked for now and then
-            return list(self._schedules(step, 1, stream)[:, 0, :, None].unbind())
-        if self._keys is None or self._keys[0] != start:
-            self._keys = start, self._schedules(start, KEYS_AT_A_TIME)
-        return list(self._keys[1][:, step - start, :, None].unbind())
-
-    def _schedules(self, start: int, count: int, stream: int = 0) -> Tensor:
-        device = self._stack.flat.device
-        keys = [
-            noise.step_schedules(seed, start, count, stream, device=device) for seed in self.seeds
-        ]
-        return torch.stack(keys, dim=-1)
+        drawn = self._noise.normals(step, self._places, compiled=use, stream=stream)
+        return self._flatten(drawn[0]), self._flatten(drawn[1])
 
     def _flatten(self, rows: Tensor) -> Tensor:
         """(module, element) → layer after layer, as the stack holds them."""
-        parts = torch.split(rows.to(self._stack.flat.dtype), self._sizes, dim=1)
+        sizes = [size for _, size in self._places]
+        parts = torch.split(rows.to(self._stack.flat.dtype), sizes, dim=1)
         return torch.cat([part.reshape(-1) for part in parts])
 
 
@@ -213,11 +194,3 @@ def _form(module: nn.Module) -> tuple[Any, ...]:
     kinds = tuple((name, type(part), part.training) for name, part in module.named_modules())
     tensors = [*module.named_parameters(), *module.named_buffers()]
     return kinds, tuple((n, t.shape, t.dtype, t.device, t.requires_grad) for n, t in tensors)
-
-
-def _counters(sizes: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Noise counters of the elements of one module: the same for all, whose keys differ."""
-    pairs = [noise.counters(i, 0, size, device) for i, size in enumerate(sizes)]
-    low = torch.cat([x0 for x0, _ in pairs])
-    high = torch.cat([x1.expand_as(x0) for x0, x1 in pairs])
-    return low[None], high[None]

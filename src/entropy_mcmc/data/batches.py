@@ -15,6 +15,8 @@ from entropy_mcmc.data.augment import augment
 from entropy_mcmc.data.dataset import Dataset
 from entropy_mcmc.errors import ConfigError, check_count
 
+SMALL = 2**16  # rows up to which the orders of many chains are kept
+
 
 def order(seed: int, epoch: int, n: int) -> Tensor:
     """Return the permutation of 0 … n−1 of this epoch: the same on any machine.
@@ -25,8 +27,21 @@ def order(seed: int, epoch: int, n: int) -> Tensor:
     return _order(seed, check_count("epoch", epoch, least=0), check_count("n", n)).clone()
 
 
-@lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, n: int) -> Tensor:
+    return (_kept_order if n <= SMALL else _last_orders)(seed, epoch, n)
+
+
+@lru_cache(maxsize=64)  # chains that are trained at once take turns; 32 MB at most
+def _kept_order(seed: int, epoch: int, n: int) -> Tensor:
+    return _new_order(seed, epoch, n)
+
+
+@lru_cache(maxsize=4)
+def _last_orders(seed: int, epoch: int, n: int) -> Tensor:
+    return _new_order(seed, epoch, n)
+
+
+def _new_order(seed: int, epoch: int, n: int) -> Tensor:
     # Sorting random 64-bit keys is a uniform permutation; a tie has odds n² / 2**65.
     keys = streams.words(seed, streams.ORDER, (epoch, 0), n)
     return torch.from_numpy(np.argsort(keys, kind="stable"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -144,6 +144,10 @@ class Thermometer:
         for track, group in zip(self._tracks, groups, strict=True):
             track.advance(_used(group), self.epoch_steps)
         self._step += 1
+
+    def follow(self, other: Thermometer) -> None:
+        """Have counted what a thermometer of a sampler with the same schedule has."""
+        self._tracks, self._step = [replace(track) for track in other._tracks], other._step
 
     @property
     def progress(self) -> float:

@@ -143,6 +143,10 @@ class Posterior(Deployable):
         view._keys = chosen_keys(self.samples, choice)
         return view
 
+    def of_model(self, model: nn.Module) -> Self:
+        """The same store, to collect from another network of the architecture."""
+        return type(self)(self._store, model, self._output, self._reader.skip_damaged)
+
     @property
     def path(self) -> Path:
         """The folder that was given to `create`."""

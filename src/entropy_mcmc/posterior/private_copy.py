@@ -9,6 +9,7 @@ lock, and put back.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,7 +167,8 @@ class _FirstWatched:
             return call(model, inputs)
         original, self._original = self._original, None
         with lock_of(original):  # another thread that has found out may be using it in place
-            watch = _Watch(original)
+            # With the compiler comes a decorator that keeps it out, and imports it: for seconds.
+            watch = (_Watch if "torch._dynamo" in sys.modules else _WatchWithoutCompiler)(original)
             try:
                 with watch:
                     result = call(model, inputs)
@@ -196,6 +198,14 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(value, Tensor) and _storage(value) in self._storages:
                 self.touched = True
         return func(*args, **kwargs)
+
+
+class _WatchWithoutCompiler(_Watch):
+    """The same for a process in which nothing was compiled."""
+
+
+_plain = getattr(_Watch.__torch_dispatch__, "__wrapped__", _Watch.__torch_dispatch__)
+_WatchWithoutCompiler.__torch_dispatch__ = _plain  # type: ignore[method-assign]
 
 
 def _storage(tensor: Tensor) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from entropy_mcmc.errors import DamagedFileError, NonFiniteError
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.manifest import stored_step
 from entropy_mcmc.run import checkpoint as checkpoints
+from entropy_mcmc.run.chain_event import train_event
 from entropy_mcmc.run.chain_state import fill, pack, refuse_non_finite, unpack
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
@@ -24,6 +26,7 @@ from entropy_mcmc.run.losses import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.other_processes import Peers
+from entropy_mcmc.run.replica_stack import ReplicaStack
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.step_schedule import Plan
 from entropy_mcmc.run.training_batches import Prefetched
@@ -96,6 +99,8 @@ class Chain:
         self.sampler = build(config, groups, num_data, seed)
         if context.spread:
             self.sampler.spread_replicas()  # type: ignore[attr-defined]
+        at_once = config.compute.stacked == "yes" and len(context.replicas) > 1
+        self.replica_stack = ReplicaStack(model, config.replicas) if at_once else None
         self.thermometer = self._make_thermometer()
         self.plan = Plan(config, self.sampler, context.cycle_steps, context.cycles)
         self.step = 0
@@ -106,6 +111,7 @@ class Chain:
         self.counted = (0, 0)  # both, as the checkpoint had them
         self.average: dict[str, Tensor] = {}
         self.averaged = 0
+        self.compiled_from = self.sampler.compiled_from
 
     def _make_thermometer(self) -> Thermometer | None:
         """The thermometer of a sampler with a guide that moves in every round."""
@@ -135,21 +141,26 @@ class Chain:
         self.loss_count += 1
         self.step += 1
         if self.plan.is_due(self.step - 1):
-            with checkpoints.explained(self.context.folder):
-                self._collect()
-            self._read()
+            self.keep()
+
+    def keep(self) -> None:
+        """Store the state as a sample, and read the thermometer."""
+        with checkpoints.explained(self.context.folder):
+            self._collect()
+        self._read()
 
     def _move(self) -> Tensor:
         calls = iter(range(2**31))
         if self.method.sampler.needs_closure:
             loss: Tensor = self.sampler.step(lambda: self._gradient(next(calls)))
             return loss
-        losses = [self._turn(number) for number in self.context.replicas]
+        at_once = self.replica_stack.gradients(self) if self.replica_stack else self._gradient
+        losses = [self._turn(number, at_once) for number in self.context.replicas]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
-    def _turn(self, replica: int) -> Tensor:
+    def _turn(self, replica: int, gradient: Callable[[int], Tensor]) -> Tensor:
         """The step of one replica, with its own mini-batch."""
-        loss = self._gradient(replica)
+        loss = gradient(replica)
         limit = self.context.config.sampler.clip_norm
         if limit is not None:
             self._clip(limit)
@@ -171,7 +182,7 @@ class Chain:
         mine = context.micro_batches
         total = torch.zeros((), device=context.local.device)
         for index in mine:
-            inputs, targets = self._batch(self._data_step(call), index)
+            inputs, targets = self._batch(self.data_step(call), index)
             hold = context.local.no_backward_sync(context.module, enabled=index != mine[-1])
             with hold if len(mine) > 1 else nullcontext():
                 loss = context.problem.loss(context.module(inputs), targets) / len(mine)
@@ -179,7 +190,8 @@ class Chain:
             total = total + loss.detach()
         return total
 
-    def _data_step(self, call: int) -> int:
+    def data_step(self, call: int) -> int:
+        """The batch of a gradient: that of its step, or one for each call or replica."""
         if not self.method.fresh_batches and self.context.config.replicas == 1:
             return self.step
         return self.step * gradients_per_step(self.context.config) + call
@@ -198,7 +210,7 @@ class Chain:
         """Raise a clearer error if the batch of this step is the reason."""
         problem = self.context.problem
         for index in self.context.micro_batches:
-            inputs, targets = self._batch(self._data_step(0), index)
+            inputs, targets = self._batch(self.data_step(0), index)
             check_finite_rows(f"inputs of step {self.step}", inputs)
             check_finite_rows(f"targets of step {self.step}", targets)
             if not problem.own_loss and self.context.fabric.world_size == 1:
@@ -239,36 +251,25 @@ class Chain:
             self.context.posterior.collect(self.sampler, step=key, cycle=cycle, chain=self.number)
             fill(model, kept)
 
+    @property
+    def label(self) -> str:
+        """What messages call the chain."""
+        return f"chain {self.number}"
+
+    def log(self) -> dict[str, Any]:
+        """Write the journal's line for the steps since the last one, and return it."""
+        event = self.event()
+        if self.context.fabric.is_global_zero:
+            self.context.journal.append(event)
+        return event
+
     def event(self) -> dict[str, Any]:
         """The journal's line for the steps since the last one; the loss is their mean."""
-        fabric = self.context.fabric
-        mean = self.loss_sum / max(1, self.loss_count)
-        loss = float(fabric.all_reduce(mean, reduce_op="mean") if fabric.world_size > 1 else mean)
-        if not torch.isfinite(torch.tensor(loss)):
-            raise NonFiniteError(
-                f"the loss is {loss} at step {self.step}; lower sampler.lr, or clip the gradient"
-            )
+        event = train_event(self)
         self.loss_sum, self.loss_count = torch.zeros_like(self.loss_sum), 0
-        group = self.sampler.param_groups[0]
-        return {
-            "kind": "train",
-            "chain": self.number,
-            "step": self.step,
-            "gradients": self.step * gradients_per_step(self.context.config),
-            "cycle": self.plan.cycle(self.step - 1),
-            "loss": loss,
-            "lr": group["lr"],
-            "temperature": group.get("temperature", 0.0) if group.get("noise") else 0.0,
-            "samples": self._samples(),
-            **self._clipping(),
-        }
+        return event
 
-    def _clipping(self) -> dict[str, float]:
-        """Share of all gradients of noisy steps so far that were clipped."""
-        noisy, clipped = self._clip_counts()
-        return {"clipped": round(clipped / noisy, 6)} if noisy else {}
-
-    def _clip_counts(self) -> tuple[int, int]:
+    def clip_counts(self) -> tuple[int, int]:
         """Gradients of noisy steps, and those that were clipped, of all replicas."""
         if self.context.config.sampler.clip_norm is None or not self.context.spread:
             return self.noisy, int(self.clipped)
@@ -277,21 +278,17 @@ class Chain:
         total: Any = fabric.all_reduce(here.to(fabric.device), reduce_op="sum")
         return self.counted[0] + int(total[0]), self.counted[1] + int(total[1])
 
-    def _samples(self) -> int:
-        low, high = stored_step(self.number, 0), stored_step(self.number, self.step)
-        return sum(low < sample.step <= high for sample in self.context.posterior.samples)
-
     def save(self) -> None:
         """Write a checkpoint from rank 0; what was logged before it is on the disk first."""
         tensors, groups = pack(self.context.model, self.sampler, self.average)
         refuse_non_finite(tensors, self.step)
-        noisy, clipped = self._clip_counts()
+        noisy, clipped = self.clip_counts()
         numbers = {
             "groups": groups,
             **self._loss_sums(),
             "loss_count": self.loss_count,
             "averaged": self.averaged,
-            "compiled_from": self.sampler.compiled_from,
+            "compiled_from": self.compiled_from,
             "noisy": noisy,
             "clipped": clipped,
         }
@@ -311,10 +308,15 @@ class Chain:
         sums = self.context.fabric.all_gather(self.loss_sum).flatten().tolist()
         return {"loss_sum": sum(sums) / len(sums), "loss_sums": sums}
 
-    def restore(self) -> None:
-        """Go to the newest checkpoint, if there is one."""
+    @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint, 0 if there is none."""
+        return checkpoints.newest_step(self.context.checkpoints(self.number))
+
+    def restore(self, saved: checkpoints.Checkpoint | None = None) -> None:
+        """Go to a checkpoint: the newest, if none is given and there is one."""
         folder = self.context.checkpoints(self.number)
-        saved = checkpoints.load(folder)
+        saved = saved or checkpoints.load(folder)
         if saved is None:
             return
         checkpoints.check_stored(self.context.folder, self.number, saved.stored)

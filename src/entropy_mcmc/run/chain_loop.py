@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import torch
 
 from entropy_mcmc.errors import NonFiniteError, StateError
 from entropy_mcmc.run.chain import Chain, Context
-from entropy_mcmc.run.checkpoint import newest_step
+from entropy_mcmc.run.chain_stack import ChainStack
 from entropy_mcmc.run.devices import loss_explained, without_running_statistics
 from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress
 from entropy_mcmc.run.signals import Interrupted, Interrupts
@@ -30,32 +30,49 @@ def run_chain(context: Context, number: int) -> None:
         context.journal.rewind(number, chain.step)
     context.fabric.barrier()
     context.module.train()
-    with (
-        torch.random.fork_rng(),
-        without_running_statistics(context.model),
-        closing(_progress(context, chain)) as progress,
-        Interrupts() as interrupts,
-    ):
+    with without_running_statistics(context.model), closing(_progress(context, chain)) as progress:
+        _guarded(context, chain, progress)
+
+
+def run_stack(context: Context) -> None:
+    """Make the steps that the chains still lack, all chains at once."""
+    stack = ChainStack(context)
+    stack.restore()
+    if stack.finished:
+        return
+    for chain in stack.chains:
+        chain.context.journal.rewind(chain.number, stack.step)
+    label, shown = f"{context.config.method} × {len(stack.chains)}", context.config.output.progress
+    with ExitStack() as inside:
+        for model in (stack.networks.base, *(chain.context.model for chain in stack.chains)):
+            inside.enter_context(without_running_statistics(model))
+        progress = make_progress(label, stack.step, stack.plan.total, shown=shown)
+        _guarded(context, stack, inside.enter_context(closing(progress)))
+    stack.close()
+
+
+def _guarded(context: Context, chain: Chain | ChainStack, progress: Progress) -> None:
+    """All steps; signals, lost processes and a diverged chain end them with a message."""
+    with torch.random.fork_rng(), Interrupts() as interrupts:
         try:
             with loss_explained(context.fabric, lambda: f" at step {chain.step}"):
                 _steps(context, chain, progress, interrupts)
         except NonFiniteError as error:
-            step = newest_step(context.checkpoints(number))
+            step = chain.saved_step
             kept = f"the last good checkpoint, of step {step}, is kept" if step else "none was due"
             raise NonFiniteError(f"{error} ({context.folder}: {kept})") from error
 
 
-def _steps(context: Context, chain: Chain, progress: Progress, interrupts: Interrupts) -> None:
+def _steps(
+    context: Context, chain: Chain | ChainStack, progress: Progress, interrupts: Interrupts
+) -> None:
     due = _Due(context, interrupts)
     every = log_every(context.config.log_every, context.cycle_steps * context.cycles)
     while not chain.finished:
         chain.advance()
         progress.advance()
         if chain.step % every == 0 or chain.finished:
-            event = chain.event()
-            if context.fabric.is_global_zero:
-                context.journal.append(event)
-            progress.show(event)
+            progress.show(chain.log())
         signum = due.look(chain.step)
         if context.peers is not None:
             context.peers.working()
@@ -104,16 +121,16 @@ class _Due:
         return signum
 
 
-def _stop(context: Context, chain: Chain, signum: int) -> Interrupted:
+def _stop(context: Context, chain: Chain | ChainStack, signum: int) -> Interrupted:
     message = _stopped(context, chain)
     if context.fabric.is_global_zero:
         print(message, file=sys.stderr, flush=True)
     return Interrupted(message, signum)
 
 
-def _stopped(context: Context, chain: Chain) -> str:
+def _stopped(context: Context, chain: Chain | ChainStack) -> str:
     return (
-        f"stopped at step {chain.step} of chain {chain.number}; a checkpoint is in "
+        f"stopped at step {chain.step} of {chain.label}; a checkpoint is in "
         f"{context.folder}: run the same command again to go on"
     )
 

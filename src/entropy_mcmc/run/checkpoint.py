@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -124,6 +124,40 @@ def load(folder: Path) -> Checkpoint | None:
             "in a new run folder"
         )
     return None
+
+
+def load_common(folders: Sequence[Path]) -> list[Checkpoint] | None:
+    """The newest whole checkpoints of one step of several chains; None if there are none.
+
+    Later ones, which not all chains have because a kill came between, are removed.
+    """
+    common = set.intersection(*({p.stem for p in f.glob("*.json") if _is_step(p)} for f in folders))
+    damage: list[str] = []
+    for stem in sorted(common, reverse=True):
+        try:
+            checkpoints = [_read(folder, stem) for folder in folders]
+        except DamagedFileError as error:
+            damage.append(str(error))
+            continue
+        if damage:
+            warnings.warn(f"{damage[0]}; going on from step {int(stem)}", stacklevel=2)
+        _forget_after(folders, stem)
+        return checkpoints
+    if damage:
+        raise DamagedFileError(
+            f"{damage[0]}; no checkpoint that all chains have is whole: restore "
+            f"{folders[0].parent} from a copy, or start in a new run folder"
+        )
+    _forget_after(folders, "")
+    return None
+
+
+def _forget_after(folders: Sequence[Path], stem: str) -> None:
+    """Remove later checkpoints: they would push out the one that all chains have."""
+    for folder in folders:
+        later = [p for p in folder.glob("*") if _is_step(p) and p.stem > stem]
+        for path in sorted(later, key=lambda p: p.suffix != ".json"):
+            path.unlink(missing_ok=True)
 
 
 def newest_step(folder: Path) -> int:

@@ -139,6 +139,7 @@ class ComputeConfig:
     precision: str = option("32-true", ", ".join(PRECISIONS))
     micro_batches: int | None = option(None, "equal parts of a batch; one per process by default")
     sync_batchnorm: bool = option(False, "batch norm over the whole batch, on GPUs")
+    stacked: str | None = option(None, "train chains or replicas at once: yes, no; where faster")
     threads: int | None = option(None, "threads of torch; fixed for the life of a run")
     timeout: float = option(1800.0, "seconds until a lost process stops the others")
 
@@ -196,6 +197,7 @@ class RunConfig:
         check_choice("sampler.prior_scale", self.sampler.prior_scale, PRIOR_SCALES)
         check_choice("compute.strategy", self.compute.strategy, STRATEGIES)
         check_choice("compute.precision", self.compute.precision, PRECISIONS)
+        check_choice("compute.stacked", self.compute.stacked, (None, "yes", "no"))
         check_count("seed", self.seed, least=0)
         check_count("log_every", self.log_every)
         check_count("replicas", self.replicas)

@@ -226,8 +226,17 @@ def weight_decays(config: RunConfig, model: nn.Module, num_data: int) -> list[fl
     return [decays[name] for name, param in model.named_parameters() if param.requires_grad]
 
 
-def build(config: RunConfig, params: Params, num_data: int, seed: int) -> Sampler:
-    """The sampler of a resolved config, over named parameters or groups of them."""
+def build(
+    config: RunConfig,
+    params: Params,
+    num_data: int,
+    seed: int,
+    kind: type[Sampler] | None = None,
+) -> Sampler:
+    """The sampler of a resolved config, over named parameters or groups of them.
+
+    `kind` is a class of the same arguments to build instead of the method's own.
+    """
     method = METHODS[config.method]
     given = _present({name: getattr(config.sampler, name) for name in method.options})
     given |= {**method.fixed, "num_data": num_data}
@@ -236,7 +245,7 @@ def build(config: RunConfig, params: Params, num_data: int, seed: int) -> Sample
     given["fused"] = {"auto": "auto", "yes": True, "no": False}[config.sampler.fused]
     if "noise" in method.sampler.entries:
         given["seed"] = seed
-    make: Any = method.sampler
+    make: Any = kind or method.sampler
     sampler: Sampler = make(params, **given)
     return sampler
 

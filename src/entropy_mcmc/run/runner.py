@@ -18,9 +18,9 @@ from entropy_mcmc.evaluation import Predictions
 from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
 from entropy_mcmc.run import run_folder
+from entropy_mcmc.run.all_chains import run_all_chains
 from entropy_mcmc.run.chain import Context
-from entropy_mcmc.run.chain_loop import run_chain
-from entropy_mcmc.run.checkpoint import check_stored, explained, newest_step
+from entropy_mcmc.run.checkpoint import check_stored, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import (
     cast,
@@ -34,11 +34,10 @@ from entropy_mcmc.run.losses import check_labels, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, choose_eta, fill, parameter_groups
 from entropy_mcmc.run.model_and_data import Problem, build_problem, fingerprint
 from entropy_mcmc.run.one_process import OneProcess
-from entropy_mcmc.run.parallel_chains import SharedPosterior, run_own_chains
 from entropy_mcmc.run.progress import require_tensorboard, tell_size
 from entropy_mcmc.run.recipe import explain_settings, recipe_of
-from entropy_mcmc.run.refresh import RefreshBatches
 from entropy_mcmc.run.run_folder import Record
+from entropy_mcmc.run.stacking import resolve_stacked
 from entropy_mcmc.run.step_schedule import Plan, cycle_steps
 from entropy_mcmc.run.training_batches import Prefetched, refuse_complex
 from entropy_mcmc.run.trust import NOTHING, Trust
@@ -112,6 +111,7 @@ def run(
         names = (_name(model, config.model.name), _name(data, config.data.name))
         apart = fabric.world_size // acting.world_size
         config, length = _resolve_again(config, old, problem, own.world_size, apart)
+        config = resolve_stacked(config, old, problem, network, fabric)
         record = _record(config, length, problem, names, fabric)
         if old is not None:
             run_folder.check_same(folder, old, record, override=override)
@@ -125,7 +125,7 @@ def run(
                 print(explain_settings(given, config, recipe), file=sys.stderr, flush=True)
             tell_size(folder, size, shown=config.output.progress)
         context = _context(record, folder, (acting, own), problem, network, module)
-        context = _run_chains(context, fabric)
+        context = run_all_chains(context, fabric)
         local = isinstance(fabric, OneProcess)
         return Run(folder, record, problem, context.posterior, fabric.is_global_zero, local=local)
 
@@ -155,26 +155,6 @@ def _locked(fabric: Any, folder: Path) -> Iterator[None]:
     finally:
         if lock is not None:
             lock.release()
-
-
-def _run_chains(context: Context, fabric: Any) -> Context:
-    """All chains, and the batch-norm statistics of their samples."""
-    if context.fabric is not fabric:
-        context.posterior.close()
-        fabric.barrier()
-        shared = SharedPosterior.open(context.folder, context.model, output=context.problem.output)
-        context = replace(context, posterior=shared)
-        run_own_chains(context, fabric, RefreshBatches(context))
-        on_first(fabric, context.journal.merge)
-        return context
-    on_first(fabric, context.journal.merge)
-    with context.posterior:
-        for chain in range(context.config.chains or 1):
-            run_chain(context, chain)
-        with torch.random.fork_rng(), explained(context.folder):
-            shown = context.config.output.progress
-            context.posterior.refresh_batchnorm(RefreshBatches(context), progress=shown)
-    return context
 
 
 def resolve(

@@ -57,9 +57,13 @@ class Planned:
     def micro(self, step: int, index: int, count: int) -> tuple[Any, Any]:
         """Part of a batch, targets standardised."""
         inputs, targets = self._part(index, count).batch(step)
-        if (self.target_mean, self.target_std) != (0.0, 1.0):
-            targets = (targets - self.target_mean) / self.target_std
-        return inputs, targets
+        return inputs, self.standardised(targets)
+
+    def standardised(self, targets: Any) -> Any:
+        """Targets with mean 0 and standard deviation 1."""
+        if (self.target_mean, self.target_std) == (0.0, 1.0):
+            return targets
+        return (targets - self.target_mean) / self.target_std
 
     def _part(self, index: int, count: int) -> Any:
         if (index, count) not in self._parts:

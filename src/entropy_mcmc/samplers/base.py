@@ -45,6 +45,7 @@ class Sampler(WithVariables):
         run_defaults: Hyper-parameters with which `emcmc sample` starts; None: the run chooses.
         entries: Group entries beside the hyper-parameters, with their first values.
         only_at_start: Arguments of the constructor that are no group entries.
+        stacked_chains: Chains that each parameter holds, along its first dimension, if not one.
     """
 
     needs_closure: ClassVar[bool] = False
@@ -55,6 +56,7 @@ class Sampler(WithVariables):
     run_defaults: ClassVar[Mapping[str, Any]] = {}
     entries: ClassVar[Mapping[str, Any]] = {"noise": True}
     only_at_start: ClassVar[frozenset[str]] = frozenset()
+    stacked_chains: int = 1
 
     # Class attributes, so that copies and unpickled samplers have them.
     _inside: str | None = None  # the block in which the parameters show something else than θ
@@ -263,7 +265,7 @@ class Sampler(WithVariables):
     def _all(self) -> Known:
         """All parameters in the optimizer's order; index there is the address in the noise."""
         if self._known is None or not self._known.fits(self.param_groups):
-            self._known = Known(self.param_groups)
+            self._known = Known(self.param_groups, self.stacked_chains)
         return self._known
 
     def _gradients(self, params: list[Tensor]) -> list[Tensor]:
@@ -292,7 +294,8 @@ class Sampler(WithVariables):
     def _advance(self, group: Group, layout: Layout) -> None:
         """One step of a group from the gradients that its layout has taken."""
         update, params = self.update(group), layout.params
-        moved, fused = self._variables(update, group, params), self._use_fused(group, params)
+        moved = self._variables(update, group, params, layout)
+        fused = self._use_fused(group, params)
         layout.advance(update, moved, schedule_of(update, group), fused=fused)
         layout.forget_gradients()
         self._publish(layout.low)

@@ -8,7 +8,8 @@ small tensors of a bucket one flat tensor. θ and the gradient pass through it; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from itertools import repeat
 from operator import is_
 from typing import Any
 
@@ -29,12 +30,15 @@ def same(these: Sequence[object], those: Sequence[object]) -> bool:
 
 
 class SideBySide:
-    """Small tensors as one flat tensor; `views` are its parts, shaped as they are."""
+    """Small tensors as one flat tensor; `views` are its parts, shaped as they are.
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        sizes = [tensor.numel() for tensor in tensors]
-        self.flat = torch.empty(sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
-        parts = torch.split(self.flat, sizes)
+    Tensors of `rows` stacked chains lie chain after chain.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], rows: int = 1) -> None:
+        sizes = [tensor.numel() // rows for tensor in tensors]
+        self.flat = torch.empty(rows * sum(sizes), dtype=tensors[0].dtype, device=tensors[0].device)
+        parts = torch.split(self.flat.view(rows, -1), sizes, dim=1)
         self.views = [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)]
 
     def take(self, tensors: list[Tensor]) -> Tensor:
@@ -46,8 +50,8 @@ class SideBySide:
 class Home(SideBySide):
     """Small tensors that were moved into one flat tensor: whoever holds them sees it change."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
-        super().__init__(tensors)
+    def __init__(self, tensors: list[Tensor], rows: int = 1) -> None:
+        super().__init__(tensors, rows)
         self.take(tensors)
         for tensor, view in zip(tensors, self.views, strict=True):
             tensor.data = view
@@ -62,8 +66,8 @@ class Home(SideBySide):
 class Layout:
     """The parameters of a group that have a gradient, and the flat memory of their buckets."""
 
-    def __init__(self, params: Sequence[Tensor], index: dict[Tensor, int]) -> None:
-        self.params = list(params)
+    def __init__(self, params: Sequence[Tensor], index: dict[Tensor, int], rows: int = 1) -> None:
+        self.params, self._rows = list(params), rows
         self.indices = [index[p] for p in params]
         self.slots = tuple(slot(index[p], p) for p in params)
         self.low = [p for p in params if p.dtype == torch.bfloat16]
@@ -72,10 +76,25 @@ class Layout:
         # What is sharded is gathered anew each time, and so is what differs in kind.
         self.flat = self._addresses is not None and len(kinds) == 1
         self.buckets = plan(self.slots)
+        self._flat_params = self._flat_views()
         self._thetas: dict[int, SideBySide] = {}
         self._grads: dict[int, SideBySide] = {}
         self._homes: dict[tuple[int, int], Home] = {}
         self.gradients: list[Tensor] = []
+        self._kept_states: tuple[list[object], list[dict[str, Tensor]]] | None = None
+
+    def _flat_views(self) -> dict[int, list[Tensor]]:
+        """Flat views of the small parameters of each bucket, which one call joins, by number."""
+        if not self.flat or self._rows > 1 or self.low:
+            return {}
+        found = {
+            i: [self.params[k].detach() for k in b.members] for i, b in enumerate(self.buckets)
+        }
+        return {
+            number: [tensor.view(-1) for tensor in tensors]
+            for number, tensors in found.items()
+            if len(tensors) > 1 and all(tensor.is_contiguous() for tensor in tensors)
+        }
 
     def fits(self, params: Sequence[Tensor]) -> bool:
         """Whether these are still the parameters, with the same memory."""
@@ -85,6 +104,17 @@ class Layout:
 
     def _read_addresses(self) -> list[int]:
         return [p.data_ptr() for p in self.params]
+
+    def states(self, state: MutableMapping[Tensor, Any]) -> list[dict[str, Tensor]]:
+        """What an optimizer keeps beside each parameter; looked up again whenever that changed."""
+        kept = self._kept_states
+        if kept is not None and same([*state, *state.values()], kept[0]):
+            return kept[1]
+        found = [state[p] for p in self.params]
+        # Comparing identities is cheaper than looking up, unless others have states here, too.
+        alone = len(state) == len(found)
+        self._kept_states = ([*state, *state.values()], found) if alone else None
+        return found
 
     def take_gradients(self, grads: list[Tensor]) -> None:
         """Gather the gradients of this step, in at least float32: the small ones side by side."""
@@ -128,12 +158,30 @@ class Layout:
         if not self.flat:
             advance(update, moved, [self.gradients], schedule, self.slots, fused=fused)
             return
-        for number, bucket in enumerate(self.buckets):
-            theta = self._side_by_side(self._thetas, number, moved[0])
-            others = [self._home(number, i, column) for i, column in enumerate(moved[1:])]
-            values = [theta, *others, self.gradients[number]]
+
+        def move(bucket: Bucket, values: Sequence[Tensor]) -> None:
             run_bucket(update, values, schedule, bucket, fused=fused)
+
+        self.each_bucket(moved, move)
+
+    def each_bucket(
+        self, moved: Sequence[Sequence[Tensor]], move: Callable[[Bucket, Sequence[Tensor]], None]
+    ) -> None:
+        """Call `move` with the flat variables and gradient of each bucket, which it changes."""
+        for number, bucket in enumerate(self.buckets):
+            theta = self._theta(number, moved[0])
+            others = [self._home(number, i, column) for i, column in enumerate(moved[1:])]
+            move(bucket, [theta, *others, self.gradients[number]])
             self._write_back(number, moved, theta, others)
+
+    def _theta(self, number: int, column: Sequence[Tensor]) -> Tensor:
+        views = self._flat_params.get(number)
+        if views is None or column is not self.params:
+            return self._side_by_side(self._thetas, number, column)
+        if number not in self._thetas:
+            self._thetas[number] = SideBySide(_members(self.params, self.buckets[number]))
+        flat: Tensor = torch.cat(views, out=self._thetas[number].flat)
+        return flat
 
     def _side_by_side(
         self, kept: dict[int, SideBySide], number: int, column: Sequence[Tensor]
@@ -143,7 +191,7 @@ class Layout:
             return column[members[0]].detach().reshape(-1)
         tensors = _members(column, self.buckets[number])
         if number not in kept:
-            kept[number] = SideBySide([_at_least_float32(t) for t in tensors])
+            kept[number] = SideBySide([_at_least_float32(t) for t in tensors], self._rows)
         return kept[number].take(tensors)
 
     def _home(self, number: int, variable: int, column: Sequence[Tensor]) -> Tensor:
@@ -153,7 +201,7 @@ class Layout:
         tensors = _members(column, self.buckets[number])
         home = self._homes.get((number, variable))
         if home is None or not home.holds(tensors):
-            home = self._homes[number, variable] = Home(tensors)
+            home = self._homes[number, variable] = Home(tensors, self._rows)
         return home.flat
 
     def _write_back(
@@ -184,8 +232,9 @@ def _members(column: Sequence[Tensor], bucket: Bucket) -> list[Tensor]:
 class Known:
     """All parameters of a sampler in its order, and the layouts of its groups."""
 
-    def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
-        self.params = _all_params(groups)
+    def __init__(self, groups: Sequence[dict[str, Any]], rows: int = 1) -> None:
+        """`rows` chains are stacked in each parameter."""
+        self.params, self._rows = _all_params(groups), rows
         self.index = {p: i for i, p in enumerate(self.params)}
         self.size = sum(p.numel() for p in self.params)
         self._layouts: dict[int, Layout] = {}
@@ -200,10 +249,13 @@ class Known:
         """Groups of which a parameter has a gradient, with the layouts that took them."""
         laid_out = []
         for number, group in enumerate(groups):
-            params = [p for p in group["params"] if p.grad is not None]
+            params, grads = group["params"], [p.grad for p in group["params"]]
+            if any(map(is_, grads, repeat(None))):
+                params = [p for p, grad in zip(params, grads, strict=True) if grad is not None]
+                grads = [grad for grad in grads if grad is not None]
             if params:
                 layout = self.layout(number, params)
-                layout.take_gradients([p.grad for p in params])
+                layout.take_gradients(grads)
                 laid_out.append((group, layout))
         return laid_out
 
@@ -211,7 +263,7 @@ class Known:
         """Layout of a group, by its number, whose parameters `params` have a gradient."""
         layout = self._layouts.get(number)
         if layout is None or not layout.fits(params):
-            layout = self._layouts[number] = Layout(params, self.index)
+            layout = self._layouts[number] = Layout(params, self.index, self._rows)
         return layout
 
 

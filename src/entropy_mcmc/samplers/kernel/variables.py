@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from entropy_mcmc.samplers.kernel.layout import Layout
 from entropy_mcmc.samplers.kernel.parameters import Group
 from entropy_mcmc.samplers.rule import Update, number
 
@@ -34,13 +35,15 @@ class WithVariables(Optimizer):
         assert isinstance(value, Tensor)
         return value
 
-    def _variables(self, update: Update, group: Group, params: list[Tensor]) -> list[list[Tensor]]:
+    def _variables(
+        self, update: Update, group: Group, params: list[Tensor], layout: Layout | None = None
+    ) -> list[list[Tensor]]:
         """The columns of `update.variables`: θ, then what is kept beside each parameter."""
-        low = torch.bfloat16 in [p.dtype for p in params]
+        low = layout.low if layout else torch.bfloat16 in [p.dtype for p in params]
         columns = [[self._theta(p) for p in params] if low else params]
         if not update.starts:
             return columns  # and no empty entries in `state`
-        states = [self.state[p] for p in params]
+        states = layout.states(self.state) if layout else [self.state[p] for p in params]
         for name, start in update.starts.items():
             if not all([name in state for state in states]):
                 for p, theta in zip(params, columns[0], strict=True):
