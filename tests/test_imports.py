@@ -93,6 +93,36 @@ def test_import_brings_no_heavy_package():
     assert not heavy & set(out.stdout.split())
 
 
+PREDICT = """
+import sys, tempfile, torch
+from entropy_mcmc import Posterior, metrics
+
+class Closed(torch.nn.Linear):  # a function that no copy reaches: it uses this very module
+    def __init__(self):
+        super().__init__(2, 3)
+        self.run = lambda x: torch.nn.functional.linear(x, self.weight, self.bias)
+
+    def forward(self, x):
+        return self.run(x)
+
+for model in (torch.nn.Linear(2, 3), Closed()):
+    posterior = Posterior.create(tempfile.mkdtemp(), model)
+    for step in range(2):
+        torch.nn.init.normal_(model.weight)
+        posterior.collect(step=step)
+    each = posterior.sample_predictions(torch.ones(4, 2))
+    assert not torch.allclose(each[0], each[1])
+metrics.auroc([0.1, 0.2], [0.2, 0.9]), metrics.aupr([0.1], [0.2]), metrics.fpr95([0.1], [0.2])
+print(*{"torch._dynamo", "sklearn"} & set(sys.modules))
+"""
+
+
+def test_predictions_and_their_scores_do_not_wait_for_imports():
+    """Neither torch's compiler nor scikit-learn; and samples are told apart without them, too."""
+    out = subprocess.run([sys.executable, "-c", PREDICT], capture_output=True, text=True)
+    assert (out.stdout.strip(), out.returncode) == ("", 0), out.stderr
+
+
 def test_chains_are_reached_after_a_plain_import():
     script = "import entropy_mcmc; print(entropy_mcmc.chains.run.__name__)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import torch
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
 from entropy_mcmc.samplers.kernel import layout as layouts
 
-SHAPES = [(3, 4), (5,), (), (2, 1), (7,)]
+SHAPES = [(3, 4), (5,), (), (2, 1), (7,), (3, 3)]
 SETTINGS = {"num_data": 100, "temperature": 0.5, "weight_decay": 0.01, "seed": 3, "fused": False}
 
 
@@ -107,6 +107,20 @@ def turn_data(sampler, params):
     params[0].data = square.t()
 
 
+def turn_in_place(sampler, params):
+    params[5].data = params[5].data.t()
+
+
+def replace_state(sampler, params):
+    old = sampler.state[params[0]]
+    sampler.state[params[0]] = {**old, "guide": torch.full((3, 4), 2.0)}
+
+
+def pop_state(sampler, params):
+    """The state of one parameter begins anew, behind the others."""
+    del sampler.state[params[0]]
+
+
 def append_parameter(sampler, params):
     extra = torch.nn.Parameter(torch.ones(6))
     sampler.param_groups[0]["params"].append(extra)
@@ -137,6 +151,9 @@ CHANGES = {
     "state cleared": forget_state,
     "data replaced": replace_data,
     "data turned": turn_data,
+    "data turned in place": turn_in_place,
+    "states replaced": replace_state,
+    "one state forgotten": pop_state,
     "parameter appended": append_parameter,
     "deepcopy": deep_copy,
 }

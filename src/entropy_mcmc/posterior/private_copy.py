@@ -200,7 +200,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
-class _WatchWithoutCompiler(_Watch):
+class _WatchWithoutCompiler(_Watch):  # type: ignore[no-untyped-call]
     """The same for a process in which nothing was compiled."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from entropy_mcmc.run.chain_stack import ChainStack
 from entropy_mcmc.run.devices import loss_explained, without_running_statistics
 from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress
 from entropy_mcmc.run.signals import Interrupted, Interrupts
+from entropy_mcmc.samplers.kernel.ahead import Compilation, compile_ahead
 
 LINES = 20  # a run's journal has at least so many lines, if it has so many steps
 POLL = 16  # steps between two agreements of several processes
@@ -53,10 +54,15 @@ def run_stack(context: Context) -> None:
 
 def _guarded(context: Context, chain: Chain | ChainStack, progress: Progress) -> None:
     """All steps; signals, lost processes and a diverged chain end them with a message."""
-    with torch.random.fork_rng(), Interrupts() as interrupts:
+    ahead = None if context.fabric.world_size > 1 else compile_ahead(chain.sampler, chain.total)
+    with (
+        torch.random.fork_rng(),
+        closing(ahead) if ahead else nullcontext(),
+        Interrupts() as interrupts,
+    ):
         try:
             with loss_explained(context.fabric, lambda: f" at step {chain.step}"):
-                _steps(context, chain, progress, interrupts)
+                _steps(context, chain, progress, interrupts, ahead)
         except NonFiniteError as error:
             step = chain.saved_step
             kept = f"the last good checkpoint, of step {step}, is kept" if step else "none was due"
@@ -64,11 +70,17 @@ def _guarded(context: Context, chain: Chain | ChainStack, progress: Progress) ->
 
 
 def _steps(
-    context: Context, chain: Chain | ChainStack, progress: Progress, interrupts: Interrupts
+    context: Context,
+    chain: Chain | ChainStack,
+    progress: Progress,
+    interrupts: Interrupts,
+    ahead: Compilation | None = None,
 ) -> None:
     due = _Due(context, interrupts)
     every = log_every(context.config.log_every, context.cycle_steps * context.cycles)
     while not chain.finished:
+        if ahead is not None and chain.step == chain.sampler.compiled_from:
+            ahead.wait()
         chain.advance()
         progress.advance()
         if chain.step % every == 0 or chain.finished:

@@ -71,9 +71,14 @@ class ChainStack:
         return f"chains 0 to {len(self.chains) - 1}"
 
     @property
+    def total(self) -> int:
+        """Steps of the run."""
+        return self.plan.total
+
+    @property
     def finished(self) -> bool:
         """Whether all steps are made."""
-        return self.step >= self.plan.total
+        return self.step >= self.total
 
     @property
     def saved_step(self) -> int:

@@ -176,7 +176,9 @@ class Layout:
 
     def _theta(self, number: int, column: Sequence[Tensor]) -> Tensor:
         views = self._flat_params.get(number)
-        if views is None or column is not self.params:
+        # A parameter may have been turned, in the same memory.
+        plain = column is self.params and all([p.is_contiguous() for p in column])
+        if views is None or not plain:
             return self._side_by_side(self._thetas, number, column)
         if number not in self._thetas:
             self._thetas[number] = SideBySide(_members(self.params, self.buckets[number]))
