@@ -123,14 +123,9 @@ class Chain:
         return Thermometer(self.sampler, None if rest else rounds)
 
     @property
-    def total(self) -> int:
-        """Steps of the run."""
-        return self.plan.total
-
-    @property
     def finished(self) -> bool:
         """Whether all steps are made."""
-        return self.step >= self.total
+        return self.step >= self.plan.total
 
     def advance(self) -> None:
         """One step of the sampler, and its sample if one is due."""

@@ -54,7 +54,9 @@ def run_stack(context: Context) -> None:
 
 def _guarded(context: Context, chain: Chain | ChainStack, progress: Progress) -> None:
     """All steps; signals, lost processes and a diverged chain end them with a message."""
-    ahead = None if context.fabric.world_size > 1 else compile_ahead(chain.sampler, chain.total)
+    ahead = (
+        None if context.fabric.world_size > 1 else compile_ahead(chain.sampler, chain.plan.total)
+    )
     with (
         torch.random.fork_rng(),
         closing(ahead) if ahead else nullcontext(),

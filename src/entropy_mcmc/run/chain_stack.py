@@ -71,14 +71,9 @@ class ChainStack:
         return f"chains 0 to {len(self.chains) - 1}"
 
     @property
-    def total(self) -> int:
-        """Steps of the run."""
-        return self.plan.total
-
-    @property
     def finished(self) -> bool:
         """Whether all steps are made."""
-        return self.step >= self.total
+        return self.step >= self.plan.total
 
     @property
     def saved_step(self) -> int:

@@ -13,7 +13,7 @@ from torch.func import vmap
 from entropy_mcmc.chains.stacked_modules import AGREEMENT, StackedModules
 from entropy_mcmc.data import Batches
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.run.likelihood import Loss, classification
+from entropy_mcmc.run.losses import Loss, classification
 from entropy_mcmc.run.training_batches import Planned, Source
 
 

@@ -15,10 +15,10 @@ from torch.nn.modules.conv import _ConvNd
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import without_running_statistics
-from entropy_mcmc.run.folder import Record
 from entropy_mcmc.run.methods import METHODS
 from entropy_mcmc.run.model_and_data import Problem
 from entropy_mcmc.run.one_process import OneProcess
+from entropy_mcmc.run.run_folder import Record
 from entropy_mcmc.run.stacked_gradients import check_stackable, stacked_batch
 
 # Weights of a network up to which `auto` stacks: beyond, batched products are no faster.
