@@ -24,6 +24,8 @@ from entropy_mcmc.samplers.kernel import compiled
 from entropy_mcmc.samplers.kernel.tensor_buckets import plan, slot
 from entropy_mcmc.samplers.rule import Form
 
+PATIENCE = 120.0  # seconds
+
 
 class Compilation:
     """A process that compiles; `wait` until it is done, `close` if it is not needed any more."""
@@ -34,13 +36,16 @@ class Compilation:
         self._process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
 
     def wait(self) -> None:
-        """Return when the kernels are in the cache, or could not be compiled."""
-        self._process.wait()
+        """Return when the kernels are in the cache, or could not be compiled in good time."""
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # whoever asks then compiles them
+            self.close()
 
     def close(self) -> None:
         """Stop."""
         if self._process.poll() is None:
-            self._process.terminate()
+            self._process.kill()
         self._process.wait()
 
 
