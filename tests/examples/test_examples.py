@@ -17,6 +17,7 @@ TESTED = {
     "regression_bands",
     "selective_prediction",
     "from_trained_network",
+    "last_layer",
     "demo",  # in tests/test_demo.py
 }
 
@@ -65,6 +66,14 @@ def test_lora_samples_the_adapters_and_stores_the_backbone_once(capsys):
     text = capsys.readouterr().out
     assert "trainable params" in text
     assert "last θ alone" in text
+
+
+def test_the_last_layer_alone(capsys):
+    means = example("last_layer").main(["--rows", "400", "--epochs", "3", "--seeds", "1"])
+    assert set(means) == {"AdamW", "temperature scaled", "last layer"}
+    assert means["last layer"]["accuracy"] > means["AdamW"]["accuracy"] - 0.05
+    # 16 matrices of 10 × 65 numbers; the backbone once.
+    assert "16 samples of" in capsys.readouterr().out
 
 
 def test_a_trained_network_becomes_a_posterior_in_fifteen_lines(capsys):
