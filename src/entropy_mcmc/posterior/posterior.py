@@ -187,7 +187,8 @@ class Posterior(Deployable):
 
     def __repr__(self) -> str:
         mark = "" if self.verified else ", unverified"
-        return f"Posterior({str(self.path)!r}, {len(self)} samples, {self.likelihood}{mark})"
+        kept = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
+        return f"Posterior({str(self.path)!r}, {kept}, {self.likelihood}{mark})"
 
     def __enter__(self) -> Self:
         return self
