@@ -1,6 +1,6 @@
 """Lightning: the sampler is the optimizer of a LightningModule, a callback collects the samples.
 
-Beside it the same network trained by SGD with a cosine, lr and prior of the same recipe. On 200 rows
+Beside it the same network trained by SGD with a cosine, lr and prior of one recipe. On 200 rows
 the average of samples is a little worse: NLL +0.011 ± 0.003 over eight splits (--seed 0 to 7), ECE
 the same (+0.1 ± 0.2 points). What it adds is many networks, whose disagreement can be looked at.
 """
