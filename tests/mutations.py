@@ -19,6 +19,7 @@ RULES = "samplers/entropy_mcmc.py"
 
 COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "of_a_collapsed or independent"]
 REPLICAS = ["tests/samplers/test_replicas.py", "-k", "equations or noise_of_their_own"]
+LATE = ["tests/samplers/test_late_coupling.py", "-k", "replicas"]
 CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or distribution_of_replicas"]
 STACKED = ["tests/chains/test_replicas.py", "-k", "distribution_of_stacked and euler"]
 PSGLD = ["tests/samplers/test_psgld.py", "tests/samplers/test_equations.py", "-k", "psgld"]
@@ -151,6 +152,24 @@ MUTANTS = {
         "if self._ranks is not None or current == self.num_replicas - 1:",
         "if self._ranks is not None or current == 0:",
         REPLICAS,
+    ),
+    "replicas: at rest after burn-in": (
+        "samplers/replicas.py",
+        'velocity = self.state[param].pop("velocity", None)',
+        'velocity = self.state[param].pop("velocity", None) if False else None',
+        LATE,
+    ),
+    "replicas: velocity is carried at every call of burn-in": (
+        "samplers/replicas.py",
+        '"last_lr": rate if number else group["last_lr"]',
+        '"last_lr": group["last_lr"]',
+        LATE,
+    ),
+    "replicas: kept over burn-in": (
+        "samplers/replicas.py",
+        "                self._become_one()\n",
+        "                pass\n",
+        LATE,
     ),
     "stacked replicas: a guide pulled by one of them": (
         "samplers/stacked_replicas.py",

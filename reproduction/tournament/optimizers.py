@@ -30,7 +30,12 @@ def weight_decay(variance: float | None, rows: int, energy_unit: float) -> float
 
 
 def build(
-    settings: Settings, task: Task, params: Iterable[Tensor], rows: int, steps: int
+    settings: Settings,
+    task: Task,
+    params: Iterable[Tensor],
+    rows: int,
+    steps: int,
+    replicas: int = 1,
 ) -> Optimizer:
     """The optimizer; its noise comes from the seed and the number of the chain."""
     decay = weight_decay(settings.prior_variance, rows, unit(task))
@@ -68,5 +73,6 @@ def build(
         momentum=settings.momentum,
         temperature=temperature,
         weight_decay=decay,
+        replicas=replicas,
         seed=seed,
     )

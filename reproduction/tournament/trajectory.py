@@ -91,7 +91,7 @@ def _started(name: str, seed: int) -> dict[str, Tensor]:
     optimizer = build(settings, task, model.parameters(), len(split.train.x), steps)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = START_LR * schedule.lr_factor(settings, step, steps)
-        _step(model, optimizer, *batch(split.train, task.batch, settings, step), task)
+        learn(model, optimizer, *batch(split.train, task.batch, settings, step), task)
     return model.state_dict()
 
 
@@ -119,9 +119,10 @@ def loss_of(outputs: Tensor, targets: Tensor, regression: bool) -> Tensor:
     return F.cross_entropy(outputs, targets)
 
 
-def _step(
+def learn(
     model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, task: Task
 ) -> float:
+    """Make one step on a mini-batch; returns its loss."""
     optimizer.zero_grad()
     loss = loss_of(model(x), y, task.regression)
     loss.backward()
@@ -141,9 +142,9 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
     recorder = readouts.Recorder(settings, split, model, steps, refreshed)
     losses = []
     for step in range(steps):
-        _drive(optimizer, settings, step, steps)
+        drive(optimizer, settings, step, steps)
         x, y = batch(split.train, task.batch, settings, step)
-        losses.append(_step(model, optimizer, x, y, task))
+        losses.append(learn(model, optimizer, x, y, task))
         recorder.after(step, optimizer)
     made.cost = steps * task.batch + refreshed / 3
     if settings.after is not None:
@@ -154,7 +155,8 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
         raise FloatingPointError("outputs are not finite")
 
 
-def _drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
+def drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
+    """Give the optimizer the lr of a step, and switch noise and coupling."""
     for group in optimizer.param_groups:
         group["lr"] = settings.lr * schedule.lr_factor(settings, step, steps)
         noisy = schedule.is_noisy(settings, step, steps)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-for NAME in ("tabular", "effective"):
+for NAME in ("tabular", "effective", "replicated"):
     if NAME not in sys.modules:
         SOURCE = Path(__file__).parents[2] / "benchmarks" / NAME / "__init__.py"
         SPEC = util.spec_from_file_location(

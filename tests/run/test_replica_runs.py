@@ -29,7 +29,9 @@ def replicas_config(folder, replicas=2, epochs=20, **sampler):
 def double_config(folder, strategy="auto", **sampler):
     config = replicas_config(folder, **sampler)
     return with_parts(
-        config, compute={"precision": "64-true", "strategy": strategy, "timeout": 60.0}
+        config,
+        compute={"precision": "64-true", "strategy": strategy, "timeout": 60.0},
+        schedule={"coupled": "always"},  # the default of several processes
     )
 
 
@@ -112,6 +114,21 @@ def test_lost_process_stops_the_other_and_the_run_goes_on(tmp_path):
     whole = replace(config, run_dir=str(tmp_path / "whole"))
     finish_ranks(whole, 2)
     assert without_config(tmp_path / "run") == without_config(tmp_path / "whole")
+
+
+def test_burn_in_is_one_network_by_default_and_coupled_on_several_processes(tmp_path):
+    """One process: the recipe's "noisy"; the journal of a run that is killed is that of a whole."""
+    made = run(replicas_config(tmp_path / "run", epochs=4))
+    assert made.record.config.schedule.coupled == "noisy"
+    spread = with_parts(replicas_config(tmp_path / "two"), compute={"strategy": "replicas"})
+    assert run(spread).record.config.schedule.coupled != "noisy"
+
+
+def test_one_network_in_burn_in_is_refused_on_several_processes(tmp_path):
+    config = with_parts(double_config(tmp_path / "run", "replicas"), schedule={"coupled": "noisy"})
+    with pytest.raises(ConfigError, match=r"coupled must be 'always' with compute.strategy='repl"):
+        run(config)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,118 @@ def test_another_word_is_refused():
     sampler = EntropyMCMC([start()], 0.1, eta=0.05, **SETTINGS)
     with pytest.raises(ConfigError, match="'always', 'noisy'"):
         schedules.Cyclical(sampler, STEPS, 1, BURN_IN, 1, coupled="late")
+
+
+# Replicas: one network in burn-in, from which all replicas and the guide start.
+
+
+def replicated(y=3, momentum=0.9, **options):
+    param = start()
+    sampler = EntropyMCMC(
+        [param], 0.1, eta=0.05, momentum=momentum, replicas=y, **{**SETTINGS, **options}
+    )
+    return param, sampler
+
+
+def variables(sampler, param):
+    """Replicas and the guide, as rows."""
+    rows = []
+    for number in range(sampler.num_replicas):
+        with sampler.replica(number):
+            rows.append(param.detach().clone())
+    return torch.stack([*rows, guide_of(sampler, param)])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_burn_in_of_replicas_is_sgd_of_one_network(momentum):
+    """Two rounds of three calls are six steps of SGD, whose lr changes from round to round."""
+    param, sampler = replicated(momentum=momentum)
+    alone = start()
+    velocity = torch.zeros_like(alone)
+    last = 0.1
+    for lr in (0.1, 0.07):
+        sampler.param_groups[0].update(lr=lr, noise=False, coupled=False)
+        for call in range(3):
+            carried = momentum * ((lr / last) ** 0.5 if call == 0 else 1.0)
+            slope = grad(alone.detach()) + 0.01 * alone.detach()
+            velocity = carried * velocity - lr * slope
+            with torch.no_grad():
+                alone += velocity
+            advance(sampler, param)
+        last = lr
+    torch.testing.assert_close(param, alone, rtol=1e-12, atol=0)
+    assert sampler.param_groups[0]["step"] == 2
+    assert torch.equal(variables(sampler, param), param.detach().expand(4, -1))
+    assert torch.equal(sampler.replica_mean(param), param.detach())
+
+
+def test_replicas_start_as_the_network_of_burn_in_with_its_velocity():
+    """From the equation: each replica with the carried velocity, the guide at rest."""
+    param, sampler = replicated()
+    group = sampler.param_groups[0]
+    group.update(noise=False, coupled=False)
+    advance(sampler, param, steps=3)
+    theta, v = param.detach().clone(), sampler.state[param]["velocity"].clone()
+    group["coupled"] = True
+    advance(sampler, param, steps=3)
+    # No pull yet; all three gradients are those of the same θ.
+    moved = theta + 0.9 * v - 0.1 * (grad(theta) + 0.01 * theta)
+    expected = torch.stack([moved, moved, moved, theta])
+    torch.testing.assert_close(variables(sampler, param), expected, rtol=1e-12, atol=0)
+    assert not torch.equal(moved, theta)
+
+
+def test_a_new_cycle_of_replicas_goes_on_with_the_first():
+    param, sampler = replicated()
+    cycle = schedules.Cyclical(sampler, 24, 2, 0.5, 1, coupled="noisy")
+    advance(sampler, param, cycle, 12)
+    first, v = variables(sampler, param)[0], sampler.state[param]["velocity_0"].clone()
+    assert len({tuple(row) for row in variables(sampler, param).tolist()}) == 4
+    group = sampler.param_groups[0]
+    carried = 0.9 * (group["lr"] / group["last_lr"]) ** 0.5
+    expected = first + carried * v - group["lr"] * (grad(first) + 0.01 * first)
+    advance(sampler, param, cycle)
+    torch.testing.assert_close(param.detach(), expected, rtol=1e-12, atol=0)
+    assert set(sampler.state[param]) == {"velocity"}
+    advance(sampler, param, cycle, 11)
+    assert len({tuple(row) for row in variables(sampler, param).tolist()}) == 4
+
+
+@pytest.mark.parametrize("at", [2, 6, 7, 13, 17])
+def test_replicas_resumed_anywhere_are_the_same_chain(at):
+    """Also where a phase ends within a round: 24 calls of 4, cycles of 12, noise from 6 on."""
+
+    def made():
+        param, sampler = replicated(y=4)
+        return param, sampler, schedules.Cyclical(sampler, 24, 2, 0.5, 1, coupled="noisy")
+
+    param, sampler, cycle = made()
+    advance(sampler, param, cycle, 24)
+    first, broken, broken_cycle = made()
+    advance(broken, first, broken_cycle, at)
+    other, resumed, resumed_cycle = made()
+    with torch.no_grad():
+        other.copy_(first)
+    resumed.load_state_dict(broken.state_dict())
+    resumed_cycle.load_state_dict(broken_cycle.state_dict())
+    advance(resumed, other, resumed_cycle, 24 - at)
+    assert torch.equal(variables(resumed, other), variables(sampler, param))
+
+
+def test_noise_without_coupling_is_refused_for_replicas():
+    param, sampler = replicated()
+    sampler.param_groups[0]["coupled"] = False
+    with pytest.raises(ConfigError, match=r"noise must be off in a phase without coupling with re"):
+        advance(sampler, param)
+
+
+def test_auto_eta_of_replicas_counts_rounds():
+    """The same horizon, as a part of a cycle: η is that of one network but for whole rounds."""
+    etas = []
+    for y in (1, 4):
+        param = start()
+        options = {**SETTINGS, "momentum": 0.9}
+        sampler = EntropyMCMC([param], 0.1, eta="auto", replicas=y, **options)
+        schedules.Cyclical(sampler, 4000, 1, 0.5, 1)
+        etas.append(sampler.param_groups[0]["eta"])
+    assert etas[1] == pytest.approx(etas[0])

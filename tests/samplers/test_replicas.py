@@ -439,13 +439,3 @@ def test_a_cyclical_schedule_counts_mini_batches():
         due.append(cycle.step())
     assert sampler.param_groups[0]["step"] == 4
     assert [i for i, d in enumerate(due) if d] == [5, 11]
-
-
-def test_replicas_are_not_uncoupled():
-    net, sampler = two_groups()
-    cycle = schedules.Cyclical(
-        sampler, 12, cycles=2, burn_in=0.5, samples_per_cycle=1, coupled="noisy"
-    )
-    assert cycle.coupled == "noisy"
-    with pytest.raises(ConfigError, match=r'use Cyclical.*coupled="always"'):
-        train(net, sampler, 1)

@@ -165,9 +165,9 @@ def _of_recipe(config: RunConfig, method: Method, recipe: Recipe) -> dict[str, A
     """The recipe's schedule for a method that samples in cycles."""
     options = recipe.schedule_options()
     names = ["cycles", "burn_in", "samples_per_cycle"]
-    # Replicas would part without a guide, and scoping is a coupling during burn-in.
-    scoped = config.schedule.eta_end is not None
-    if "coupled" in method.sampler.entries and config.replicas == 1 and not scoped:
+    # Scoping is a coupling during burn-in; replicas of several processes have no common network.
+    always = config.schedule.eta_end is not None or config.compute.strategy == "replicas"
+    if "coupled" in method.sampler.entries and not always:
         names.append("coupled")
     return {name: options[name] for name in names}
 
@@ -299,6 +299,11 @@ def _check_replicas(config: RunConfig) -> None:
         raise ConfigError(
             f"replicas must be 1 for method {config.method!r}, whose networks share no guide, got "
             f"replicas={config.replicas}; use method emcmc, or --chains for independent networks"
+        )
+    if config.compute.strategy == "replicas" and config.schedule.coupled == "noisy":
+        raise ConfigError(
+            "schedule.coupled must be 'always' with compute.strategy='replicas', whose processes "
+            "have no network in common, got 'noisy'; leave it out, or run one process"
         )
 
 

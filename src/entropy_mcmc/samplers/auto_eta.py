@@ -42,8 +42,9 @@ def planned_choice(group: Mapping[str, Any], cycle_steps: int, burn_in: float) -
     if "inner_steps" in group or group["step"] or not group["lr"]:
         return None
     noise_from = burn_in if group["temperature"] else None
-    steps = units.auto_horizon(cycle_steps, noise_from, group.get("momentum", 0.0))
-    reason = f"the guide averages over {steps:.3g} steps, {steps / cycle_steps:.0%} of a cycle"
+    rounds = max(1, cycle_steps // _speed(group))  # a step is that of one replica
+    steps = units.auto_horizon(rounds, noise_from, group.get("momentum", 0.0))
+    reason = f"the guide averages over {steps:.3g} steps, {steps / rounds:.0%} of a cycle"
     eta = units.eta_of_horizon(steps, group["lr"], group["num_data"])
     return Choice(_speed(group) * eta, reason)
 

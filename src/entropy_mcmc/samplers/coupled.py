@@ -34,7 +34,7 @@ from entropy_mcmc.samplers.base import Closure, Group
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.replicas import Replicated
 from entropy_mcmc.samplers.rule import Pair, Update
-from entropy_mcmc.units import heat_of, least_eta
+from entropy_mcmc.units import heat_of, least_eta, posterior_in_words
 
 OSCILLATES = 0.5
 GUIDE_STREAM = 2  # of the noise that draws θ_a given θ
@@ -61,13 +61,24 @@ class Guided(Replicated):
         """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
         for group in self.param_groups:
             if not group["coupled"] and group["replicas"] > 1:
-                raise ConfigError(
-                    f"replicas must be 1 in a phase without coupling, in which they would part, "
-                    f'got replicas={group["replicas"]}; use Cyclical(..., coupled="always")'
-                )
-            if not group["coupled"]:
+                self._check_alone(group)
+            elif not group["coupled"]:
                 self._forget_guide(group["params"])
         return super().step(closure)
+
+    def _check_alone(self, group: Group) -> None:
+        """Refuse what the one network of a phase without coupling, before the replicas, cannot."""
+        if heat_of(group):
+            raise ConfigError(
+                f"noise must be off in a phase without coupling with replicas={group['replicas']}, "
+                f'got noise={group["noise"]!r}; use Cyclical(..., coupled="noisy"), or "always"'
+            )
+        if self._ranks is not None:
+            raise ConfigError(
+                f"coupled must be True with one of replicas={group['replicas']} on each process, "
+                f'which have no network in common, got coupled=False; use coupled="always", or one '
+                f"process"
+            )
 
     def _forget_guide(self, params: list[Tensor]) -> None:
         for state in [self.state[p] for p in params if "guide" in self.state.get(p, ())]:
@@ -170,6 +181,14 @@ def check_combination(group: dict[str, Any]) -> None:
             f"guide_weight_decay must be 0 {needs}, got guide_weight_decay="
             f'{group["guide_weight_decay"]!r}; use guide_update="euler" and integrator="euler"'
         )
+
+
+def replicas_in_words(group: Group) -> str:
+    """The joint distribution of the replicas and their guide."""
+    y = group["replicas"]
+    text = posterior_in_words(group).replace("θ ~ exp(−U/T)", "U of each replica")
+    joint = f"θ_1 … θ_{y}, θ_a ~ exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T)"
+    return f"{joint}; θ_a ~ exp({y}·F(θ_a; η)); {text}"
 
 
 class Guide(NamedTuple):

@@ -42,7 +42,7 @@ from typing import Annotated, ClassVar, NamedTuple
 from torch import Tensor
 
 from entropy_mcmc.samplers.base import Group, Params
-from entropy_mcmc.samplers.coupled import Guided
+from entropy_mcmc.samplers.coupled import Guided, replicas_in_words
 from entropy_mcmc.samplers.hyper_parameters import (
     Eta,
     Integrator,
@@ -55,10 +55,9 @@ from entropy_mcmc.samplers.hyper_parameters import (
     count,
     one_of,
 )
-from entropy_mcmc.samplers.replicas import refuse_replicas, replicas_in_words
 from entropy_mcmc.samplers.rule import Pair, Pairs, Update, starts
 from entropy_mcmc.samplers.sghmc import alone_update, splitting
-from entropy_mcmc.samplers.stacked_replicas import stacked_update
+from entropy_mcmc.samplers.stacked_replicas import refuse_replicas, stacked_update
 from entropy_mcmc.units import carried_momentum, posterior_in_words, scales
 
 

@@ -22,6 +22,8 @@ of replicas it is h+c; of (√y·mean θ_i, θ_a) it is [[h+c, −√y·c], [−
 One call of `step` is one gradient: it moves the replica that is in the model, and puts the next one
 into its place. After y calls, a round, the guide moves. With `exchange_every` = k it moves in every
 k-th round only, by the sum of the pulls and with k times the variance of noise: exact for k = 1.
+While the group entry `coupled` is False (burn-in), all y calls of a round move one network, as SGD
+does; replicas and guide start as that network, with its velocity, at the first coupled round.
 On several processes (`spread_replicas`) every process keeps its own replica, one call is one round,
 and the sum of θ_i−θ_a is all that is exchanged.
 """
@@ -40,7 +42,7 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Closure, Group, Sampler
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.sghmc import alone_update
-from entropy_mcmc.units import posterior_in_words, tie
+from entropy_mcmc.units import tie
 
 GUIDE_STREAM = 3  # of the guide's noise; replica i has its own `inner` of stream 0
 
@@ -74,8 +76,12 @@ class Replicated(Sampler):
         if current == 0 or self._ranks is not None:
             for group in self.param_groups:
                 group["round_lr"] = group["lr"]  # one lr for all replicas of a round
+            if not self.param_groups[0]["coupled"]:
+                self._become_one()
+        # A round that began with replicas ends with them.
+        alone = not (self.param_groups[0]["coupled"] or self._with("guide"))
         for group, params in self._active():
-            self._move_replica(group, params, current)
+            (self._move_alone if alone else self._move_replica)(group, params, current)
         if self._ranks is None:
             self._show(current, (current + 1) % self.num_replicas)
         if self._ranks is not None or current == self.num_replicas - 1:
@@ -109,7 +115,9 @@ class Replicated(Sampler):
         theta = self._theta(param).detach()
         if self._ranks is not None:
             return self._broadcast(theta, number)
-        return theta if number == self.current_replica else self.state[param][_slot(number)]
+        if number == self.current_replica:
+            return theta
+        return self.state[param].get(_slot(number), theta)  # θ while there is one network
 
     def spread_replicas(self, process_group: Any = None) -> None:
         """Keep one replica on each process of a group (default: all); before the first step.
@@ -131,7 +139,7 @@ class Replicated(Sampler):
     @torch.no_grad()
     def replica_mean(self, param: Tensor) -> Tensor:
         """Mean of a parameter over the replicas; collective where each process has one."""
-        if self.num_replicas == 1:
+        if self.num_replicas == 1 or "guide" not in self.state[param]:
             return self._theta(param).detach()
         if self._ranks is not None:
             total = self._theta(param).detach().clone()
@@ -193,26 +201,46 @@ class Replicated(Sampler):
 
     @torch.no_grad()
     def _begin_replicas(self, param: Tensor) -> None:
-        """All replicas and the guide start as θ at its first gradient."""
+        """All replicas and the guide start as θ at its first gradient, or after burn-in."""
         if "guide" in self.state[param]:
             return
+        velocity = self.state[param].pop("velocity", None)  # of the one network
         self._variable(param, "guide", self._theta(param))
         self._variable(param, "pull", 0.0)
         if self._ranks is None:
             for number in range(self.num_replicas):
                 self._variable(param, _slot(number), self._theta(param))
+                if velocity is not None:
+                    self.state[param][_of("velocity", number)] = velocity.clone()
+
+    def _move_alone(self, group: Group, params: list[Tensor], number: int) -> None:
+        """A step of the one network of a phase without coupling: SGD, as there is no noise."""
+        rate = group["round_lr"]
+        frozen = {**group, "lr": rate, "last_lr": rate if number else group["last_lr"]}
+        update = alone_update(frozen)
+        moved = self._variables(update, frozen, params)
+        self._move(update, frozen, params, moved, [self._gradients(params)])
+
+    def _become_one(self) -> None:
+        """Forget the guide and all replicas but the first, which is in the model."""
+        for state in [self.state[p] for p in self._with("guide")]:
+            velocity = state.get(_of("velocity", 0))
+            for name in [
+                n for n in state if n.startswith(("guide", "pull", "theta_", "velocity_"))
+            ]:
+                del state[name]
+            if velocity is not None:
+                state["velocity"] = velocity
 
     @torch.no_grad()
     def _show(self, old: int, new: int) -> None:
         """Put a replica in place of another; its velocity stays beside it."""
         params = self._with("guide")
-        torch._foreach_copy_(
-            [self.state[p][_slot(old)] for p in params], [self._theta(p) for p in params]
-        )
-        torch._foreach_copy_(
-            [self._theta(p) for p in params], [self.state[p][_slot(new)] for p in params]
-        )
-        self._publish(params)
+        if params:
+            thetas = [self._theta(p) for p in params]
+            torch._foreach_copy_([self.state[p][_slot(old)] for p in params], thetas)
+            torch._foreach_copy_(thetas, [self.state[p][_slot(new)] for p in params])
+            self._publish(params)
         for group in self.param_groups:
             group["replica"] = new
 
@@ -300,23 +328,6 @@ class Replicated(Sampler):
             others += [_of("velocity", i) for i in range(self.num_replicas) if i != own]
             for name in others:
                 state.pop(name, None)
-
-
-def refuse_replicas(group: Group) -> None:
-    """Refuse a group of several replicas, which one rule for (θ, θ_a) cannot move."""
-    if group["replicas"] > 1:
-        raise ConfigError(
-            f"replicas must be 1 here, got replicas={group['replicas']}; use the optimizer "
-            "EntropyMCMC, or chains.run"
-        )
-
-
-def replicas_in_words(group: Group) -> str:
-    """The joint distribution of the replicas and their guide."""
-    y = group["replicas"]
-    text = posterior_in_words(group).replace("θ ~ exp(−U/T)", "U of each replica")
-    joint = f"θ_1 … θ_{y}, θ_a ~ exp(−[Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η)]/T)"
-    return f"{joint}; θ_a ~ exp({y}·F(θ_a; η)); {text}"
 
 
 def _sum_over(ranks: Any, tensors: list[Tensor]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.samplers.base import Group
 from entropy_mcmc.samplers.rule import Eps, Update
 from entropy_mcmc.samplers.sghmc import alone_update
 from entropy_mcmc.units import tie
@@ -39,6 +40,15 @@ def stacked_update(group: dict[str, Any], coupled: type, moving: type) -> Update
     c = Star(alone, tie(group["num_data"], group["eta"]), group["replicas"])
     variables = moving if alone.starts else coupled
     return Update(star, variables, c, 2 * alone.normals, alone.pairs)
+
+
+def refuse_replicas(group: Group) -> None:
+    """Refuse a group of several replicas, which one rule for (θ, θ_a) cannot move."""
+    if group["replicas"] > 1:
+        raise ConfigError(
+            f"replicas must be 1 here, got replicas={group['replicas']}; use the optimizer "
+            "EntropyMCMC, or chains.run"
+        )
 
 
 def star(v: Any, grad: Tensor, eps: Eps, c: Star) -> Any:

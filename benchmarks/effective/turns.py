@@ -1,0 +1,48 @@
+"""Gradients per second of several samplers, in turns, so that all see the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from effective import others, ours
+from effective.measure import Place
+from effective.targets import Target
+
+TURN = 1.0  # CPU-seconds of a turn, about
+
+
+def rates(
+    target: Target, best: dict[str, dict[str, Any]], place: Place, rounds: int
+) -> dict[str, list[float]]:
+    """Gradients of all chains per CPU-second, `rounds` of each method, in turns.
+
+    `best` has for each method the step size at which it runs.
+    """
+    played = {name: _player(target, name, row["step"], place) for name, row in best.items()}
+    measured: dict[str, list[float]] = {name: [] for name in played}
+    for _ in range(rounds):
+        for name, play in played.items():
+            measured[name].append(play())
+    return measured
+
+
+def _player(target: Target, method: str, ratio: float, place: Place) -> Callable[[], float]:
+    """A turn: gradients per second of a run that takes about a second; compiled before."""
+
+    def rate(steps: int) -> tuple[float, float]:
+        shorter = replace(place, steps=steps)
+        if method in ours.METHODS:
+            made = ours.run(target, method, ratio, shorter, compile=True)
+        else:
+            made = others.run(target, method, ratio, shorter)
+        return made.gradients * len(place.starts) / made.seconds, made.seconds
+
+    least = 800  # steps of the first run, which compiles
+    rate(least)
+    _, taken = rate(least)
+    steps = min(place.steps, max(least, round(least * TURN / max(taken, 1e-3) / 400) * 400))
+    if steps != least:
+        rate(steps)  # programs of blackjax have a fixed length: compiled anew
+    return lambda: rate(steps)[0]

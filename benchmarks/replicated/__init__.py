@@ -1,0 +1,1 @@
+"""Replicas against four chains, the ensemble, EMA and SAM at equal gradients."""

@@ -1,0 +1,134 @@
+"""The page docs/replicas.md: tables of means over seeds, and paired differences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from tournament import stats
+
+INTRO = """\
+# Replicas at equal gradients
+
+y networks that share a guide have a target that prefers flat basins ([beyond the
+paper](beyond.md)). Does it pay? Here y = 1, 2 and 4 replicas are compared with four independent
+chains, an ensemble, SAM and a moving average of weights, all with the same number of gradients and
+the settings of the [tournament](tournament.md): y = 1 is its EMCMC. During burn-in one network
+learns by SGD; the replicas start from it and share the gradients that are left. Eight networks are
+kept, whatever y.
+
+NLL, ECE and accuracy are on test rows, AUROC is that of telling rows of other data sets by their
+predictive entropy. λ_max is the largest eigenvalue of the Hessian on 512 training rows; LLC is the
+[local learning coefficient](flatness.md) on all training rows (γ = {gamma:g} in units of each
+tensor's size). For an average they are those of one of its networks. Each number is a mean over
+seeds with its standard error.
+
+Made by `benchmarks/replicas.py` (`run`, then `render`) from `results/replicas` and
+`results/tournament`.
+"""
+MEASURES = {"nll": "NLL", "ece": "ECE", "accuracy": "accuracy", "auroc": "AUROC"}
+# label: (file of the scores, where they are, readout, file of the flatness, its network)
+HERE, THERE = "here", "tournament"
+AVERAGES = {
+    "y = 1 (EMCMC)": ("EMCMC", THERE, "", "EMCMC", "theta"),
+    "y = 2": ("y2", HERE, "samples", "y2", "theta"),
+    "y = 4": ("y4", HERE, "samples", "y4", "theta"),
+    "y = 4, coupled always": ("y4-coupled-always", HERE, "samples", "y4-coupled-always", "theta"),
+    "EMCMC ×4": ("EMCMC-x4", THERE, "", "EMCMC-x4", "theta"),
+    "ensemble of 4": ("ensemble-4", THERE, "", "ensemble-4", "theta"),
+}
+SINGLE = {
+    "guide, y = 1": ("guide", THERE, "", "EMCMC", "guide"),
+    "guide, y = 2": ("y2", HERE, "guide", "y2", "guide"),
+    "guide, y = 4": ("y4", HERE, "guide", "y4", "guide"),
+    "last θ, y = 2": ("y2", HERE, "last", "y2", "theta"),
+    "last θ, y = 4": ("y4", HERE, "last", "y4", "theta"),
+    "SGD": ("SGD", THERE, "", "SGD", "theta"),
+    "EMA of SGD": ("EMA", THERE, "", "SGD", "ema"),
+    "SAM": ("SAM", HERE, "last", "SAM", "theta"),
+}
+COMPARED = {
+    "y = 4": ("y = 1 (EMCMC)", "EMCMC ×4", "ensemble of 4", "SAM"),
+    "guide, y = 4": ("guide, y = 1", "EMA of SGD", "SAM", "SGD"),
+}
+Values = dict[int, dict[str, float]]  # by seed, by measure
+
+
+def page(results: Path, tournament: Path, gamma: float) -> str:
+    """The whole page; seeds that only one side has are left out of its table."""
+    lines = [INTRO.format(gamma=gamma)]
+    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+        rows = {
+            label: values(folder, tournament / folder.name, *spec)
+            for label, spec in {**AVERAGES, **SINGLE}.items()
+        }
+        rows = {label: by_seed for label, by_seed in rows.items() if by_seed}
+        lines += [f"## {folder.name}", "", *table(rows), "", *differences(rows), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def values(
+    folder: Path, tournament: Path, scores: str, where: str, readout: str, flat: str, network: str
+) -> Values:
+    """What there is of one row, for the seeds of which y = 4 has results."""
+    by_seed: Values = {}
+    for seed in seeds_of(folder):
+        file = (folder if where == HERE else tournament) / f"{scores}-{seed}.json"
+        if not file.exists():
+            continue
+        record = json.loads(file.read_text())
+        measured = record["scores"][readout] if where == HERE else record["measures"]
+        by_seed[seed] = {name: measured[name] for name in MEASURES if name in measured}
+        other = folder / f"{flat}-{seed}.json"
+        if other.exists():
+            flatness = json.loads(other.read_text())["flatness"][network]
+            by_seed[seed]["top"] = flatness["largest_eigenvalue"]
+            by_seed[seed]["llc"] = flatness["learning_coefficient"]
+    return by_seed
+
+
+def seeds_of(folder: Path) -> list[int]:
+    """Seeds of which y = 4 is there."""
+    return sorted(int(file.stem.split("-")[-1]) for file in folder.glob("y4-[0-9].json"))
+
+
+def table(rows: Mapping[str, Values]) -> list[str]:
+    """A row for each method: averages first, then single networks."""
+    lines = ["| predictions | " + " | ".join(MEASURES.values()) + " | λ_max | LLC | seeds |"]
+    lines.append("|---|" + "---|" * (len(MEASURES) + 3))
+    for label, by_seed in rows.items():
+        cells = [mean(by_seed, name) for name in (*MEASURES, "top", "llc")]
+        kind = "one network: " if label in SINGLE else ""
+        lines.append(f"| {kind}{label} | {' | '.join(cells)} | {len(by_seed)} |")
+    return lines
+
+
+def mean(by_seed: Values, name: str) -> str:
+    """Mean and standard error over seeds."""
+    numbers = [row[name] for row in by_seed.values() if np.isfinite(row.get(name, np.nan))]
+    if not numbers:
+        return "–"
+    if len(numbers) == 1:
+        return f"{numbers[0]:.4g}"
+    return f"{np.mean(numbers):.4g} ± {np.std(numbers, ddof=1) / len(numbers) ** 0.5:.2g}"
+
+
+def differences(rows: Mapping[str, Values]) -> list[str]:
+    """Paired differences in NLL with 95 % intervals; bold where 0 lies outside."""
+    lines = [
+        "Differences in NLL over the same seeds, with 95 % intervals (bold: 0 is outside):",
+        "",
+    ]
+    for ours, rivals in COMPARED.items():
+        for theirs in rivals:
+            shared = sorted(set(rows.get(ours, {})) & set(rows.get(theirs, {})))
+            if len(shared) < 2:
+                continue
+            pair = [[rows[label][seed]["nll"] for seed in shared] for label in (ours, theirs)]
+            d = stats.paired(*pair)
+            text = f"{d.mean:+.4f} ({d.low:+.4f} to {d.high:+.4f})"
+            text = f"**{text}**" if d.low > 0 or d.high < 0 else text
+            lines.append(f"- {ours} minus {theirs}: {text}, {len(shared)} seeds")
+    return lines if len(lines) > 2 else []

@@ -1,0 +1,152 @@
+"""Training at the tournament's settings, by y replicas, by SAM, and of networks for flatness.
+
+Data, network, batches, lr, prior, temperature, noise and budget are the tournament's: the course of
+a run is its `schedule`, and its settings are those of EMCMC by `own.knobs`.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tournament import methods, own, readouts, schedule, trajectory
+from tournament.optimizers import build, weight_decay
+from tournament.settings import Settings
+from tournament.tasks import Task
+
+from entropy_mcmc import SAM, EntropyMCMC
+
+RHO = 0.05  # of SAM, its authors'
+SAMPLES = 8  # networks kept, as of EMCMC
+
+
+@dataclass
+class Trained:
+    """Outputs by readout (networks, rows, outputs), and networks by name."""
+
+    outputs: dict[str, np.ndarray]
+    networks: dict[str, nn.Module]
+
+
+def settings_of(task: Task, name: str, seed: int) -> Settings:
+    """The tournament's settings of the first chain of a method."""
+    method = methods.METHODS[name]
+    return methods.trajectories(method, task, seed, own.knobs(method, task))[0]
+
+
+def lengths(settings: Settings, task: Task, model: nn.Module) -> tuple[int, int]:
+    """Gradients that the budget pays for, and rows of its batch-norm refresh."""
+    norm = readouts.has_batchnorm(model)
+    rows = task.train
+    refreshed = schedule.refresh_rows(settings.passes, task.passes, rows) if norm else 0
+    return schedule.steps_of(settings.passes, rows, task.batch, refreshed), refreshed
+
+
+def replicas(task: Task, seed: int, y: int, coupled: str = "noisy") -> Trained:
+    """Train y replicas with EMCMC's settings; η is the same, since rounds are y times fewer.
+
+    With coupled="noisy" burn-in is SGD of one network, and the replicas start from it.
+    """
+    settings = replace(settings_of(task, "EMCMC", seed), coupled=coupled)
+    split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
+    steps, refreshed = lengths(settings, task, model)
+    sampler = build(settings, task, model.parameters(), task.train, steps, replicas=y)
+    assert isinstance(sampler, EntropyMCMC)
+    due, samples = sample_steps(steps, y, settings.noise_from), []
+    rows = max(2, refreshed // SAMPLES)
+    for step in range(max(due) + 1):
+        trajectory.drive(sampler, settings, step, steps)
+        trajectory.learn(model, sampler, *batch(split, task, settings, step), task)
+        if step in due:
+            for number in range(y):
+                with sampler.replica(number):
+                    samples.append(outputs_of(model, split, rows))
+    theta = refreshed_copy(model, split, rows)
+    with sampler.guide():
+        guide = refreshed_copy(model, split, rows)
+    shown = {"samples": np.stack(samples), "last": samples[-y][None]}
+    shown["guide"] = readouts.ask(guide, split)[None]
+    return Trained(shown, {"theta": theta, "guide": guide})
+
+
+def sample_steps(steps: int, y: int, noise_from: float) -> list[int]:
+    """Steps that end a round and after which all replicas are kept: 8/y, evenly spaced.
+
+    >>> sample_steps(80, 4, 0.5)
+    [59, 79]
+    """
+    count, first = max(1, SAMPLES // y), int(noise_from * steps)
+    ends = [first + i * (steps - first) // count for i in range(1, count + 1)]
+    return [end // y * y - 1 for end in ends]
+
+
+def sam(task: Task, seed: int) -> Trained:
+    """SAM with SGD's settings and half of its steps, since each takes two gradients."""
+    settings = settings_of(task, "SGD", seed)
+    split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
+    steps, refreshed = lengths(settings, task, model)
+    steps //= 2
+    decay = weight_decay(settings.prior_variance, task.train, 1.0)
+    options = {"rho": RHO, "momentum": settings.momentum, "weight_decay": decay}
+    optimizer = SAM(model.parameters(), settings.lr, **options)
+    for step in range(steps):
+        trajectory.drive(optimizer, settings, step, steps)
+        x, y = batch(split, task, settings, step)
+
+        def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
+            optimizer.zero_grad()
+            loss = trajectory.loss_of(model(x), y, task.regression)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        optimizer.step(closure)
+    last = refreshed_copy(model, split, refreshed)
+    return Trained({"last": readouts.ask(last, split)[None]}, {"theta": last})
+
+
+def networks(task: Task, name: str, seed: int) -> dict[str, nn.Module]:
+    """Networks of a method whose scores the tournament has: of its first chain.
+
+    "SGD" also has its moving average, "EMCMC" its guide.
+    """
+    settings = settings_of(task, name, seed)
+    split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
+    steps, refreshed = lengths(settings, task, model)
+    optimizer = build(settings, task, model.parameters(), task.train, steps)
+    average = readouts.vector(model).clone()
+    rate = 1 / max(1.0, settings.average * steps)
+    for step in range(steps):
+        trajectory.drive(optimizer, settings, step, steps)
+        trajectory.learn(model, optimizer, *batch(split, task, settings, step), task)
+        average.lerp_(readouts.vector(model), rate)
+    networks = {"theta": refreshed_copy(model, split, refreshed)}
+    if name == "SGD":
+        nn.utils.vector_to_parameters(average, model.parameters())
+        networks["ema"] = refreshed_copy(model, split, refreshed)
+    if name == "EMCMC":
+        assert isinstance(optimizer, EntropyMCMC)
+        with optimizer.guide():
+            networks["guide"] = refreshed_copy(model, split, max(2, refreshed // SAMPLES))
+    return networks
+
+
+def batch(split: Any, task: Task, settings: Settings, step: int) -> tuple[Tensor, Tensor]:
+    """Rows of a step."""
+    return trajectory.batch(split.train, task.batch, settings, step)
+
+
+def refreshed_copy(model: nn.Module, split: Any, rows: int) -> nn.Module:
+    """A copy with batch-norm statistics of training rows."""
+    shown = copy.deepcopy(model)
+    with torch.no_grad():
+        readouts.refresh(shown, split.train.x[: max(2, rows)])
+    return shown
+
+
+def outputs_of(model: nn.Module, split: Any, rows: int) -> np.ndarray:
+    """Outputs of such a copy."""
+    return readouts.ask(refreshed_copy(model, split, rows), split)
