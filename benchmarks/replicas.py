@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
 import torch
 from replicated import flat, train
 from replicated.page import page
+
 from tournament import scores, trajectory
 from tournament.store import write_json
 from tournament.tasks import TASKS, Task

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import nn
-from tournament.data import Rows
 
 from entropy_mcmc import flatness
+from tournament.data import Rows
 
 HESSIAN_ROWS = 512
 CHAINS, STEPS = 2, 200

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from entropy_mcmc import SAM, EntropyMCMC
 from tournament import methods, own, readouts, schedule, trajectory
 from tournament.optimizers import build, weight_decay
 from tournament.settings import Settings
 from tournament.tasks import Task
-
-from entropy_mcmc import SAM, EntropyMCMC
 
 RHO = 0.05  # of SAM, its authors'
 SAMPLES = 8  # networks kept, as of EMCMC

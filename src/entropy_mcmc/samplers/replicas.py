@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -115,9 +115,9 @@ class Replicated(Sampler):
         theta = self._theta(param).detach()
         if self._ranks is not None:
             return self._broadcast(theta, number)
-        if number == self.current_replica:
-            return theta
-        return self.state[param].get(_slot(number), theta)  # θ while there is one network
+        alone = "guide" not in self.state[param]  # the one network of burn-in stands for all
+        own = alone or number == self.current_replica
+        return theta if own else cast(Tensor, self.state[param][_slot(number)])
 
     def spread_replicas(self, process_group: Any = None) -> None:
         """Keep one replica on each process of a group (default: all); before the first step.
@@ -266,8 +266,7 @@ class Replicated(Sampler):
         slopes = torch._foreach_mul(pulls, -strength / rounds)
         update = alone_update(slow)
         moved = [[self.state[p]["guide"] for p in params]]
-        for name in update.starts:  # the velocity, which starts at rest
-            moved.append([self._variable(p, f"guide_{name}", 0.0) for p in params])
+        moved += [[self._variable(p, f"guide_{n}", 0.0) for p in params] for n in update.starts]
         self._move(update, slow, params, moved, [slopes], stream=GUIDE_STREAM)
         torch._foreach_zero_(pulls)
 
