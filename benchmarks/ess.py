@@ -1,7 +1,7 @@
 """Effective samples per gradient and per CPU-second, at most 5 % bias in variance.
 
     python benchmarks/ess.py run [--targets NAME ...] [--methods NAME ...]
-    quiet python benchmarks/ess.py seconds
+    python benchmarks/ess.py seconds [--rounds 7] [--wait]
     python benchmarks/ess.py render
 
 `run` measures what is missing in results/benchmarks/ess.json, cell by cell, and can be stopped and
@@ -197,19 +197,28 @@ def known_of(
 
 
 def seconds(options: argparse.Namespace) -> None:
-    """Gradients per second of samplers of the logistic regression, in turns."""
+    """Gradients per second of samplers of the logistic regression, in turns.
+
+    All are compiled first; with --wait the turns begin after a line on the standard input, so that
+    a machine has to be quiet for them alone.
+    """
     torch.set_num_threads(1)
     stored = load(options.results)
+    ready = {}
     for name in [n for n in options.targets if n.startswith("logistic")]:
         target = MAKERS[name]()
         known, file = known_of(name, target, stored, options)
         place = place_of(target, known, file, 1.0)
-        best = {
-            method: stored["cells"][f"{name} | {method}"]["best"]
+        ready[name] = {
+            method: turns.player(target, method, cell["best"]["step"], place)
             for method in options.methods
-            if stored["cells"].get(f"{name} | {method}", {}).get("best")
+            if (cell := stored["cells"].get(f"{name} | {method}")) and cell["best"]
         }
-        stored["seconds"][name] = turns.rates(target, best, place, options.rounds)
+    if options.wait:
+        print("ready", flush=True)
+        sys.stdin.readline()
+    for name, players in ready.items():
+        stored["seconds"][name] = turns.rates(players, options.rounds)
         save(options.results, stored)
 
 
@@ -222,6 +231,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS))
     parser.add_argument("--share", type=float, default=1.0, help="of each target's gradients")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each sampler, for seconds")
+    parser.add_argument("--wait", action="store_true", help="compile, then wait for a line")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/emcmc-ess").expanduser())
     options = parser.parse_args(arguments)

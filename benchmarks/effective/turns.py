@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from effective import others, ours
 from effective.measure import Place
@@ -13,22 +12,16 @@ from effective.targets import Target
 TURN = 1.0  # CPU-seconds of a turn, about
 
 
-def rates(
-    target: Target, best: dict[str, dict[str, Any]], place: Place, rounds: int
-) -> dict[str, list[float]]:
-    """Gradients of all chains per CPU-second, `rounds` of each method, in turns.
-
-    `best` has for each method the step size at which it runs.
-    """
-    played = {name: _player(target, name, row["step"], place) for name, row in best.items()}
-    measured: dict[str, list[float]] = {name: [] for name in played}
+def rates(players: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Gradients of all chains per CPU-second, `rounds` of each method, in turns."""
+    measured: dict[str, list[float]] = {name: [] for name in players}
     for _ in range(rounds):
-        for name, play in played.items():
+        for name, play in players.items():
             measured[name].append(play())
     return measured
 
 
-def _player(target: Target, method: str, ratio: float, place: Place) -> Callable[[], float]:
+def player(target: Target, method: str, ratio: float, place: Place) -> Callable[[], float]:
     """A turn: gradients per second of a run that takes about a second; compiled before."""
 
     def rate(steps: int) -> tuple[float, float]:
