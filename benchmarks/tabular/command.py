@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from sklearn.model_selection import train_test_split
 
 from tabular import loaders, scores
@@ -44,7 +45,8 @@ def measure(table: Table, split: int, only: Sequence[str] | None, most_rows: int
     file = RESULTS / f"{table.name}.json"
     record = json.loads(file.read_text()) if file.exists() else {}
     methods = METHODS[table.task]
-    wanted = [m for m in only or methods if f"{m}/{split}" not in record.get("fits", {})]
+    asked = [name for name in methods if name in (only or methods)]
+    wanted = [name for name in asked if f"{name}/{split}" not in record.get("fits", {})]
     if record and (record["rows"] > most_rows or not wanted):
         return
     try:
@@ -55,8 +57,8 @@ def measure(table: Table, split: int, only: Sequence[str] | None, most_rows: int
     if len(x) > most_rows:
         return
     train, test = divided(table, x, y, split)
-    record |= {"table": table.name, "task": table.task, "half": table.half}
-    record |= {"rows": len(x), "columns": x.shape[1]}
+    about = {"table": table.name, "task": table.task, "half": table.half}
+    about |= {"rows": len(x), "columns": x.shape[1]}
     judge = getattr(scores, table.task)
     plain = scores.class_frequencies if table.task == "classification" else scores.training_mean
     for method in wanted:
@@ -64,8 +66,7 @@ def measure(table: Table, split: int, only: Sequence[str] | None, most_rows: int
             continue
         found = judge(lambda m=method: methods[m](split), train, test)
         found |= {"test_rows": len(test[1]), "plain_nll": plain(train, test), **versions()}
-        record.setdefault("fits", {})[f"{method}/{split}"] = found
-        write(file, record)
+        add(file, about, f"{method}/{split}", found)
         print(f"{table.name} {split} {method}: NLL {found['nll']:.4f}", flush=True)
 
 
@@ -81,12 +82,16 @@ def divided(table: Table, x: Any, y: Any, split: int) -> tuple[Any, Any]:
     return (a, c.to_numpy()), (b, d.to_numpy())
 
 
-def write(file: Path, record: dict[str, Any]) -> None:
-    """Write whole or not at all."""
+def add(file: Path, about: dict[str, Any], key: str, fit: dict[str, Any]) -> None:
+    """Add a fit to the table's file, whole or not at all; other processes may add theirs."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_suffix(f".{os.getpid()}.part")
-    unfinished.write_text(json.dumps(record, indent=1) + "\n")
-    unfinished.replace(file)
+    with FileLock(file.with_suffix(".lock")):
+        record = json.loads(file.read_text()) if file.exists() else {}
+        record |= about
+        record.setdefault("fits", {})[key] = fit
+        unfinished = file.with_suffix(f".{os.getpid()}.part")
+        unfinished.write_text(json.dumps(record, indent=1) + "\n")
+        unfinished.replace(file)
 
 
 def versions() -> dict[str, str]:

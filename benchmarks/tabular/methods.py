@@ -10,6 +10,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+BDE_ROWS = 2000  # likewise: its cost grows with rows times 10,000 steps
 GP_ROWS = 500  # a Gaussian process is left out above: its cost grows with the cube
 Maker = Callable[[int], Any]
 
@@ -113,6 +114,17 @@ def process(task: str) -> Maker:
     return make
 
 
+def bde(task: str, documented: bool) -> Maker:
+    def make(seed: int) -> Any:
+        from tabular import bde_rival
+
+        settings = bde_rival.EXAMPLES[task] if documented else {}
+        kind = bde_rival.classifier if task == "classification" else bde_rival.Regressor
+        return kind(prepared, settings, seed)
+
+    return make
+
+
 METHODS: dict[str, dict[str, Maker]] = {
     "classification": {
         "entropy-mcmc": ours_classification,
@@ -122,6 +134,8 @@ METHODS: dict[str, dict[str, Maker]] = {
         "hist-boosting": boosting("classification"),
         "lightgbm": lightgbm("classification"),
         "gaussian-process": process("classification"),
+        "bde": bde("classification", documented=False),
+        "bde-documented": bde("classification", documented=True),
     },
     "regression": {
         "entropy-mcmc": ours_regression,
@@ -131,6 +145,8 @@ METHODS: dict[str, dict[str, Maker]] = {
         "hist-boosting": boosting("regression"),
         "lightgbm": lightgbm("regression"),
         "gaussian-process": process("regression"),
+        "bde": bde("regression", documented=False),
+        "bde-documented": bde("regression", documented=True),
     },
 }
 
@@ -139,4 +155,6 @@ def runs_on(method: str, rows: int) -> bool:
     """Whether a method is run on so many training rows, with what is installed."""
     if method == "lightgbm":
         return importlib.util.find_spec("lightgbm") is not None
+    if method.startswith("bde"):
+        return rows <= BDE_ROWS and importlib.util.find_spec("jax") is not None
     return method != "gaussian-process" or rows <= GP_ROWS
