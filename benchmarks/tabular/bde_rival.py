@@ -66,7 +66,8 @@ class Regressor:
     def predict_quantiles(self, x: Any, levels: list[float]) -> Any:
         """Quantiles, (rows, levels), by bde's own draws."""
         _, quantiles = self._model.predict(x, credible_intervals=levels)
-        return self._mean + self._std * np.asarray(quantiles, dtype=float).reshape(len(levels), -1).T
+        each = np.asarray(quantiles, dtype=float).reshape(len(levels), -1).T
+        return self._mean + self._std * each
 
     def predict_interval(self, x: Any, level: float) -> Any:
         """Central interval, (rows, 2)."""

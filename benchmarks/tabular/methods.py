@@ -1,4 +1,6 @@
-"""Estimators of the benchmark, each with its defaults: name → maker(seed), and who may run where.
+"""Estimators of the benchmark: name → maker(seed), and who may run where.
+
+Each has its defaults, but for "tuned-…" (`tuned.py`) and "bde-documented" (`bde_rival.py`).
 
 Others than ours get what they need: one-hot categories, means and marks for missing values, and
 scaled columns; the targets of MLPRegressor are scaled, too.
@@ -9,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from typing import Any
+
+from tabular import tuned
 
 BDE_ROWS = 2000  # likewise: its cost grows with rows times 10,000 steps
 GP_ROWS = 500  # a Gaussian process is left out above: its cost grows with the cube
@@ -151,9 +155,20 @@ METHODS: dict[str, dict[str, Maker]] = {
 }
 
 
+def searched(rival: str, task: str) -> Maker:
+    def make(seed: int) -> Any:
+        return tuned.Searched(rival, task, METHODS[task][rival], seed)
+
+    return make
+
+
+for _task, _rivals in tuned.RIVALS.items():
+    METHODS[_task] |= {f"tuned-{rival}": searched(rival, _task) for rival in _rivals}
+
+
 def runs_on(method: str, rows: int) -> bool:
     """Whether a method is run on so many training rows, with what is installed."""
-    if method == "lightgbm":
+    if method.endswith("lightgbm"):
         return importlib.util.find_spec("lightgbm") is not None
     if method.startswith("bde"):
         return rows <= BDE_ROWS and importlib.util.find_spec("jax") is not None

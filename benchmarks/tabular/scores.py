@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
 LEVEL = 0.95
@@ -90,7 +91,10 @@ def gaussian(make: Callable[[], Any], model: Any, train: Any, x: Any) -> tuple[A
         mean, std = model.predict(x, return_std=True)
         return mean, np.maximum(std, 1e-9)
     a, b, c, d = train_test_split(*train, test_size=0.2, random_state=0)
-    error = float(np.sqrt(np.mean((make().fit(a, c).predict(b) - d) ** 2)))
+    again = (
+        clone(model) if hasattr(model, "get_params") else make()
+    )  # a tuned one keeps its settings
+    error = float(np.sqrt(np.mean((again.fit(a, c).predict(b) - d) ** 2)))
     mean = model.predict(x)
     return mean, np.full(len(mean), max(error, 1e-9))
 
