@@ -22,6 +22,7 @@ from entropy_mcmc.errors import ConfigError, NonFiniteError
 from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor, classifier, regressor
 from entropy_mcmc.sklearn.classifier_selection import FALLBACK
 from entropy_mcmc.sklearn.fit_diagnostics import chain_error
+from entropy_mcmc.sklearn.networks import forward
 
 QUICK = {"n_steps": 60, "n_samples": 4, "n_chains": 2, "random_state": 0}
 QUICK |= {"lr": 1.0, "momentum": 0.9}  # settles in few steps
@@ -260,12 +261,16 @@ def test_steps_grow_with_the_table():
         assert steps[-1] == steps[-2]
 
 
-def test_predictions_do_not_depend_on_the_chunks(monkeypatch):
-    x, y = wave()
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 700])
+def test_predictions_do_not_depend_on_the_rows_beside(rows):
+    """Blocks of 256 rows in single precision: the bits are those of each row alone."""
+    x, y = wave(rows=700)
     model = EntropyMCMCRegressor(**QUICK).fit(x, y)
-    whole = model.predict(x)
-    monkeypatch.setattr("entropy_mcmc.sklearn.base.CHUNK", 7 * 50 * 8)
-    np.testing.assert_allclose(model.predict(x), whole, rtol=1e-12)
+    whole = model.sample_predictions(x)
+    np.testing.assert_array_equal(model.sample_predictions(x[-rows:]), whole[:, -rows:])
+    form, layers = model._form, model._form.layers(torch.from_numpy(model.weights_).double())
+    exact = forward(form, layers, model._inputs(x)[None])[0].squeeze(1).numpy()
+    np.testing.assert_allclose(whole, model.y_mean_ + model.y_scale_ * exact, atol=1e-5)
 
 
 def test_what_is_left_open_is_chosen():

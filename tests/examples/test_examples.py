@@ -14,6 +14,7 @@ TESTED = {
     "with_lightning",
     "fine_tune_lora",
     "table_pipeline",
+    "table_effects",
     "regression_bands",
     "selective_prediction",
     "from_trained_network",
@@ -97,6 +98,15 @@ def test_table_pipeline(capsys):
     assert printed["accuracy"] > 0.85
     assert printed["surest"] >= printed["accuracy"]
     assert "16 networks" in capsys.readouterr().out
+
+
+def test_table_effects(tmp_path):
+    picture = tmp_path / "effects.png"
+    options = ["--steps", "100", "--every", "16", "--picture", str(picture)]
+    found = example("table_effects").main(options)
+    assert found["importance of the first column"] > 0.05
+    assert found["rise of its effect"] > 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_regression_bands(tmp_path):

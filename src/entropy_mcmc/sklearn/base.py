@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -42,7 +43,7 @@ ATTEMPTS = 4  # times that a diverged run starts again, each at a third of the l
 # heat is about lr·rows/(2·batch) times that of the posterior.
 MANY_ROWS = 5000
 UNDECIDED = 1.0  # prior variance and temperature of a plan until the rows have chosen them
-CHUNK = 2**19  # hidden values computed at once in a prediction: about 4 MB
+BLOCK = 256  # rows of a prediction that are computed at once
 
 
 class TabularEstimator(BaseEstimator):  # type: ignore[misc]
@@ -241,15 +242,21 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         return str(Candidate(network, self.prior_variance_, self.temperature_))
 
     def _outputs(self, X: Any) -> Iterator[Tensor]:
-        """Outputs (networks, out, rows) in float64, for as many rows at a time as memory likes."""
+        """Outputs (networks, out, rows), some rows at a time."""
         return self._outputs_of(self._inputs(X))
 
     def _outputs_of(self, inputs: Tensor) -> Iterator[Tensor]:
-        layers = self._form.layers(torch.from_numpy(self.weights_).double())
-        widest = len(self.weights_) * max(self._form.sizes[1:])
+        """Outputs in blocks of `BLOCK` rows, the last of them filled up with zeros.
+
+        Products of one shape treat each row alike, so that a prediction does not depend on the
+        rows beside it although it is made in single precision.
+        """
+        layers = self._form.layers(torch.from_numpy(self.weights_))
         with torch.no_grad(), self._threads():
-            for rows in torch.split(inputs, max(1, CHUNK // widest)):
-                yield forward(self._form, layers, rows[None])[0]
+            for rows in torch.split(inputs.float(), BLOCK):
+                full = F.pad(rows, (0, 0, 0, BLOCK - len(rows)))
+                outputs = forward(self._form, layers, full[None])[0]
+                yield outputs[..., : len(rows)].double()
 
     def _inputs(self, X: Any) -> Tensor:
         """What networks see of X, in float64."""
