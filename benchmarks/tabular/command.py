@@ -29,12 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="estimators against others on public tables")
     parser.add_argument("half", choices=("development", "confirmation"))
     parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--first", type=int, default=0, help="split to begin with")
     parser.add_argument("--tables", nargs="+", default=None, help="by default, all of the half")
     parser.add_argument("--methods", nargs="+", default=None, help="by default, all")
     parser.add_argument("--most-rows", type=int, default=10**9, help="leave larger tables out")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    for split in range(options.splits):
+    for split in range(options.first, options.splits):
         for table in TABLES.values():
             if table.half == options.half and table.name in (options.tables or TABLES):
                 measure(table, split, options.methods, options.most_rows)
