@@ -1,6 +1,6 @@
 """Made tables whose truth is known: `tabular/known.py` → results/tables-known.json.
 
-python benchmarks/tables_known.py [weak noise thirds outlier conformal size]
+python benchmarks/tables_known.py [weak noise thirds outlier conformal times predict size]
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Made tables whose truth is known: weak signals, noise that depends on the row, outliers, size.
 
-    python benchmarks/tables_known.py            # → results/tables-known.json, about 5 minutes
-    python benchmarks/tables_known.py size       # 50,000 × 100 alone, in a process of its own
+    python benchmarks/tables_known.py            # → results/tables-known.json, about 10 minutes
+    python benchmarks/tables_known.py size       # one case
 
 Cases are those of the targets: NLL beside that of logistic regression and of the truth, coverage by
-thirds of the predicted mean, seconds and memory of a large table.
+thirds of the predicted mean; what fits and predictions cost (`cost.py`).
 """
 
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
-import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tabular import cost
 
 FILE = Path(__file__).parents[2] / "results" / "tables-known.json"
 SEEDS = range(5)
@@ -37,7 +35,7 @@ def mean_and_error(values: list[float]) -> list[float]:
     return [float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))]
 
 
-def weak() -> Numbers:
+def weak(_: Numbers) -> Numbers:
     """Linear-logistic data, n = 1000, d = 20, whose best possible NLL is about .589."""
     from sklearn.linear_model import LogisticRegression
 
@@ -65,7 +63,7 @@ def weak() -> Numbers:
     }
 
 
-def noise() -> Numbers:
+def noise(_: Numbers) -> Numbers:
     """Labels that no column tells: NLL over that of the true frequencies."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier
 
@@ -79,7 +77,7 @@ def noise() -> Numbers:
     return {"over entropy": mean_and_error(gaps)}
 
 
-def thirds() -> Numbers:
+def thirds(_: Numbers) -> Numbers:
     """Noise that grows with the mean: coverage of 95 % intervals by thirds of the prediction."""
     from entropy_mcmc.sklearn import EntropyMCMCRegressor
 
@@ -97,7 +95,7 @@ def thirds() -> Numbers:
     return {kind: np.mean(rows, axis=0).tolist() for kind, rows in found.items()}
 
 
-def outlier() -> Numbers:
+def outlier(_: Numbers) -> Numbers:
     """One cell of 1e9: NLL on the other rows, with it and without."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier
 
@@ -114,7 +112,7 @@ def outlier() -> Numbers:
     return {name: mean_and_error(values) for name, values in rows.items()}
 
 
-def conformal() -> Numbers:
+def conformal(_: Numbers) -> Numbers:
     """Sets and intervals at 90 %, with 500 rows to calibrate, where the model is wrong."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
 
@@ -135,66 +133,26 @@ def conformal() -> Numbers:
     return {name: mean_and_error(values) for name, values in rows.items()}
 
 
-def size() -> Numbers:
-    """Seconds, and the peak of the process, of 50,000 × 100; milliseconds for 1,000 rows."""
-    found = {}
-    for task in ("classification", "regression"):
-        command = [sys.executable, sys.argv[0], "size", task]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found[task] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def size_of(task: str) -> Numbers:
-    """One large fit in this process."""
-    import torch
-
-    from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
-
-    torch.set_num_threads(1)
-    draws = np.random.default_rng(0)
-    x = draws.standard_normal((50_000, 100))
-    signal = x[:, 0] + np.sin(2 * x[:, 1]) + x[:, 2] * x[:, 3] + draws.standard_normal(50_000)
-    classify = task == "classification"
-    kind = EntropyMCMCClassifier if classify else EntropyMCMCRegressor
-    before = peak()
-    start = time.perf_counter()
-    model = kind(random_state=0).fit(x, signal > 0 if classify else signal)
-    seconds = time.perf_counter() - start
-    predict: Callable[[Any], Any] = model.predict_proba if classify else model.predict
-    found: Numbers = {"fit seconds": seconds, "peak MB": peak(), "before fit, MB": before}
-    for name, rows in (("1,000 rows, ms", 1000), ("50,000 rows, ms", 50_000)):
-        times = []
-        for _ in range(7 if rows == 1000 else 1):
-            start = time.perf_counter()
-            predict(x[:rows])
-            times.append(1e3 * (time.perf_counter() - start))
-        found[name] = float(np.median(times))
-    return found | {"peak MB, after predictions": peak()}
-
-
-def peak() -> float:
-    """Largest memory of this process so far, MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-CASES: dict[str, Callable[[], Numbers]] = {
+# Each gets what an earlier run has found.
+CASES: dict[str, Callable[[Numbers], Numbers]] = {
     "weak": weak,
     "noise": noise,
     "thirds": thirds,
     "outlier": outlier,
     "conformal": conformal,
-    "size": size,
+    "times": cost.times,
+    "predict": cost.predict,
+    "size": cost.size,
 }
 
 
 def main(arguments: list[str]) -> None:
     warnings.simplefilter("ignore")
     if len(arguments) == 2 and arguments[0] == "size":
-        print(json.dumps(size_of(arguments[1])))
+        print(json.dumps(cost.size_of(arguments[1])))
         return
     for name in arguments or CASES:
         found = json.loads(FILE.read_text()) if FILE.exists() else {}
-        found[name] = CASES[name]()
+        found[name] = CASES[name](found.get(name, {}))
         FILE.write_text(json.dumps(found, indent=1) + "\n")
         print(name, found[name], flush=True)

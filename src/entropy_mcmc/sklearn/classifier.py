@@ -168,8 +168,7 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         warn_if_apart(type(self).__name__, len(table), self._agreement()[1], self.chain_limit)
 
     def _agreement(self) -> tuple[Doubles, float | None]:
-        probs = [out.softmax(dim=-1) for out in self._logits_of(self._probe)]
-        predictions: Doubles = torch.cat(probs, dim=1).numpy()
+        predictions = probabilities_of(self._logits_of(self._probe))
         return predictions, chain_error(predictions, self._chains)
 
     @staticmethod
@@ -177,12 +176,12 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         return automatic_steps(rows)
 
     def _logits(self, X: Any) -> Iterator[Tensor]:
-        """Logits (networks, rows, classes), some rows at a time."""
+        """Logits (networks, classes, rows), some rows at a time."""
         return self._logits_of(self._inputs(X))
 
     def _logits_of(self, inputs: Tensor) -> Iterator[Tensor]:
         for outputs in self._outputs_of(inputs):
-            yield outputs.mT + torch.from_numpy(self.offset_)
+            yield outputs + torch.from_numpy(self.offset_)[:, None]
 
     def sample_predictions(self, X: Any) -> Doubles:
         """Class probabilities of every kept network: (networks, rows, classes).
@@ -190,19 +189,17 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         Networks are in the order (chain, sample, role): reshape the first axis to (n_chains, −1)
         to compare chains.
         """
-        parts = [out.softmax(dim=-1) for out in self._logits(X)]
-        probabilities: Doubles = torch.cat(parts, dim=1).numpy()
-        return probabilities
+        return probabilities_of(self._logits(X))
 
     def predict_proba(self, X: Any) -> Doubles:
         """Class probabilities, averaged over the kept networks: (rows, classes)."""
-        parts = [out.softmax(dim=-1).mean(dim=0) for out in self._logits(X)]
+        parts = [out.softmax(dim=1).mean(dim=0).T for out in self._logits(X)]
         probabilities: Doubles = torch.cat(parts).numpy()
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Doubles:
         """Logarithm of `predict_proba`, finite where a probability would round to zero."""
-        parts = [out.log_softmax(dim=-1).logsumexp(dim=0) for out in self._logits(X)]
+        parts = [out.log_softmax(dim=1).logsumexp(dim=0).T for out in self._logits(X)]
         logarithms: Doubles = torch.cat(parts).numpy() - np.log(len(self.heats_))
         return logarithms
 
@@ -230,6 +227,13 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         bound = conformal_bound(self.calibration_scores_, level)
         inside: npt.NDArray[np.bool_] = self.predict_proba(X) >= 1 - bound
         return inside
+
+
+def probabilities_of(logits: Iterator[Tensor]) -> Doubles:
+    """Probabilities (networks, rows, classes) of logits (networks, classes, rows)."""
+    parts = [part.softmax(dim=1).mT for part in logits]
+    probabilities: Doubles = torch.cat(parts, dim=1).numpy()
+    return probabilities
 
 
 def automatic_steps(rows: int) -> int:
