@@ -33,6 +33,8 @@ COMMANDS = {
     "chains": ("chains.py",),
     "scaling": ("scaling.py",),
     "stacked": ("small.py", "--part", "stacked"),
+    "runs": ("small.py", "--part", "runs"),
+    "refresh": ("small.py", "--part", "refresh"),
     "predict": ("small.py", "--part", "predict"),
     "paths": ("small.py", "--part", "paths"),
     "import": ("whole.py", "--part", "import"),

@@ -1,6 +1,6 @@
 """Small networks: K trained at once, predictions with 16 samples, two paths of the compiled step.
 
-    python benchmarks/small.py [--part stacked | predict | paths] [--repeats 15] [--cpu-time]
+    python benchmarks/small.py [--part stacked | runs | refresh | predict | paths] [--repeats 15]
 
 Prints JSON.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -22,8 +23,14 @@ from step import ETA, SETTINGS, small_parameters
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from entropy_mcmc.chains.stacked_modules import StackedModules, StackedSampler
+from entropy_mcmc.chains.stacked_modules import StackedModules
+from entropy_mcmc.chains.stacked_optimizer import stacked_optimizer
 from entropy_mcmc.posterior import Posterior
+from entropy_mcmc.run.config import RunConfig, with_parts
+from entropy_mcmc.run.losses import classification
+from entropy_mcmc.run.refresh import refresh_batches
+from entropy_mcmc.run.runner import run
+from entropy_mcmc.run.stacked_gradients import stacked_losses
 from entropy_mcmc.samplers import EntropyMCMC
 from entropy_mcmc.samplers.kernel import compiled
 
@@ -46,9 +53,10 @@ def cnn() -> nn.Module:
     )  # fmt: skip
 
 
-def alone(net: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
+def alone(net: nn.Module, x: Tensor, y: Tensor, noise: bool = True) -> Callable[[], object]:
     """One training iteration of one network."""
     sampler = EntropyMCMC(net.parameters(), seed=0, fused=False, **HYPER)
+    sampler.param_groups[0]["noise"] = noise
 
     def run() -> None:
         sampler.zero_grad()
@@ -58,17 +66,21 @@ def alone(net: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
     return run
 
 
-def together(nets: list[nn.Module], x: Tensor, y: Tensor) -> Callable[[], object]:
-    """One training iteration of all networks, stacked."""
-    stacked = StackedModules(nets)
-    seeds = list(range(len(nets)))
-    sampler = StackedSampler(stacked, EntropyMCMC, seeds, fused=False, **HYPER)
-    inputs, targets = x.expand(len(nets), *x.shape), y.repeat(len(nets))
+def together(
+    nets: list[nn.Module], x: Tensor, y: Tensor, noise: bool = True, fused: bool = False
+) -> Callable[[], object]:
+    """One training iteration of all networks, stacked as `emcmc sample --chains` does it."""
+    stacked, number = StackedModules(nets), len(nets)
+    params = list(stacked.parameters.values())
+    sampler = stacked_optimizer(
+        EntropyMCMC, list(range(number)), lambda kind: kind(params, fused=fused, **HYPER)
+    )
+    sampler.param_groups[0]["noise"] = noise
+    inputs, targets = x.expand(number, *x.shape), y.expand(number, -1)
 
     def run() -> None:
         sampler.zero_grad()
-        output = stacked(inputs).flatten(0, 1)
-        (F.cross_entropy(output, targets) * len(nets)).backward()
+        stacked_losses(classification, stacked(inputs), targets).sum().backward()
         sampler.step()
 
     return run
@@ -85,23 +97,93 @@ def stacked(repeats: int, cpu_time: bool) -> dict[str, Any]:
     rows, shown = [], {}
     for name, (make, shape) in kinds.items():
         x, y = torch.randn(BATCH, *shape), torch.randint(0, 10, (BATCH,))
+        many = lambda make=make: [make() for _ in range(K)]  # noqa: E731
         actions = {
             "one": alone(make(), x, y),
-            "stacked": together([make() for _ in range(K)], x, y),
+            "one, noise off": alone(make(), x, y, noise=False),
+            "stacked": together(many(), x, y),
+            "stacked, noise off": together(many(), x, y, noise=False),
+            "stacked, compiled": together(many(), x, y, fused=True),
         }
         times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
-        target = "≤ 3" if "MLP" in name else "–"
-        rows.append(
-            timing.ratio(f"{name}: {K} at once / one alone", times["stacked"], times["one"], target)
-        )
-        eight = [K * t for t in times["one"]]
-        rows.append(
-            timing.ratio(
-                f"{name}: {K} at once / one after the other", times["stacked"], eight, "≤ 1"
-            )
-        )
+        rows += _stacked_rows(name, times)
         shown |= {f"{name}, {k}": v for k, v in timing.milliseconds(times).items()}
     return {"rows": rows, "milliseconds": shown}
+
+
+def _stacked_rows(name: str, times: dict[str, list[float]]) -> list[timing.Row]:
+    if "CNN" in name:  # runs make its chains one after the other unless told otherwise
+        each = [K * t for t in times["one"]]
+        return [timing.ratio(f"{name}: {K} at once (--compute.stacked yes) / one after the other",
+                             times["stacked"], each, "–")]  # fmt: skip
+    pairs = {
+        "": ("stacked", "one"),
+        ", noise off": ("stacked, noise off", "one, noise off"),
+        ", noise compiled, as in long runs": ("stacked, compiled", "one"),
+    }
+    rows = [
+        timing.ratio(f"{name}: {K} at once / one alone{what}", times[top], times[bottom], "≤ 3")
+        for what, (top, bottom) in pairs.items()
+    ]
+    for what in ("", ", noise off"):
+        each = [K * t for t in times[f"one{what}"]]
+        rows.append(timing.ratio(f"{name}: {K} at once / one after the other{what}",
+                                 times[f"stacked{what}"], each, "≤ 1"))  # fmt: skip
+    return rows
+
+
+def runs(repeats: int, cpu_time: bool) -> dict[str, Any]:
+    """`emcmc sample --chains 8` of an MLP of 10,000 weights: at once and one after the other."""
+
+    def action(stacked: str) -> Callable[[], object]:
+        def run_it() -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                config = with_parts(
+                    RunConfig(run_dir=f"{folder}/run", chains=K),
+                    model={"name": "mlp", "options": {"hidden": [133]}},
+                    schedule={"epochs": 6},
+                    compute={"stacked": stacked},
+                    output={"progress": False},
+                )
+                run(config)
+
+        return run_it
+
+    actions = {"at once": action("yes"), "in turn": action("no")}
+    times = timing.interleaved(actions, max(2, repeats // 12), cpu_time=cpu_time)
+    row = timing.ratio(f"{K} chains of an MLP on digits, whole run: at once / one after the other",
+                       times["at once"], times["in turn"], "≤ 1")  # fmt: skip
+    return {"rows": [row], "milliseconds": timing.milliseconds(times)}
+
+
+def refresh(repeats: int, cpu_time: bool) -> dict[str, Any]:
+    """Batch-norm statistics of 16 samples as a share of the run that made them."""
+    clock = time.process_time if cpu_time else time.perf_counter
+    wholes, parts = [], []
+    plain = Posterior.refresh_batchnorm
+
+    def timed(*given: Any, **options: Any) -> int:
+        start = clock()
+        count = plain(*given, **options)
+        parts.append(clock() - start)
+        return count
+
+    for _ in range(max(2, repeats // 15)):
+        with tempfile.TemporaryDirectory() as folder, \
+             patch.object(Posterior, "refresh_batchnorm", timed):  # fmt: skip
+            config = with_parts(
+                RunConfig(run_dir=f"{folder}/run"),
+                model={"name": "cnn", "options": {"norm": "bn"}},
+                schedule={"epochs": 20, "samples_per_cycle": SAMPLES},
+                output={"progress": False},
+            )
+            start = clock()
+            made = run(config)
+            wholes.append(clock() - start)
+    count = refresh_batches(made.record.config, made.record.cycle_steps, made.problem.source.steps)
+    row = timing.ratio(f"batch-norm statistics of {len(made.posterior)} samples, {count} batches "
+                       "each / the whole run", parts, wholes, "≤ 0.15")  # fmt: skip
+    return {"rows": [row]}
 
 
 def predict(repeats: int, cpu_time: bool) -> dict[str, Any]:
@@ -121,6 +203,8 @@ def predict(repeats: int, cpu_time: bool) -> dict[str, Any]:
                 rows += [
                     timing.ratio(f"{what}: predict_proba / 16 plain passes", times["posterior"],
                                  times["plain"], "≤ 0.5"),
+                    timing.ratio(f"{what}: as_module, samples in memory / 16 plain passes",
+                                 times["module"], times["plain"], "–"),
                     timing.ratio(f"{what}: vmap of the forward pass alone / 16 plain passes "
                                  "(the limit)", times["vmap"], times["plain"], "–"),
                 ]  # fmt: skip
@@ -138,9 +222,17 @@ def _ways(net: nn.Module, posterior: Posterior, x: Tensor) -> dict[str, Callable
         result: Tensor = one(states, x)
         return result
 
+    module = posterior.as_module()
+
+    @torch.no_grad()
+    def in_memory() -> Tensor:
+        average: Tensor = module(x)
+        return average
+
     return {
         "plain": lambda: predictive.plain_passes(net, x, SAMPLES),
         "posterior": lambda: posterior.predict_proba(x, batch_size=predictive.BATCH),
+        "module": in_memory,
         "vmap": side_by_side,
     }
 
@@ -178,16 +270,24 @@ def paths(repeats: int, cpu_time: bool) -> dict[str, Any]:
     return {"rows": [row], "milliseconds": timing.milliseconds(times)}
 
 
+PARTS = {
+    "stacked": stacked,
+    "runs": runs,
+    "refresh": refresh,
+    "predict": predict,
+    "paths": paths,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--part", choices=("stacked", "predict", "paths"), default="stacked")
+    parser.add_argument("--part", choices=PARTS, default="stacked")
     parser.add_argument("--cpu-time", action="store_true", help="one thread, CPU time, not wall")
     given = parser.parse_args()
     timing.use_threads(None, given.cpu_time)
     torch.manual_seed(0)
-    part = {"stacked": stacked, "predict": predict, "paths": paths}[given.part]
-    result = part(4 * given.repeats, given.cpu_time)
+    result = PARTS[given.part](4 * given.repeats, given.cpu_time)
     out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, **result}
     print(json.dumps(out, indent=1))
 
