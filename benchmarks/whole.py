@@ -74,6 +74,19 @@ def run():
     return posterior.predict_proba(x)
 kept = 100_000 * 10 * 4
 """
+ESTIMATOR = """
+import numpy as np, torch
+from entropy_mcmc.sklearn import EntropyMCMCClassifier
+torch.set_num_threads(1)
+x = np.random.default_rng(0).normal(size=(100_000, 20))
+y = (x[:, 0] > 0).astype(int)
+def fit(rows):
+    return EntropyMCMCClassifier(n_steps=200, random_state=0).fit(x[:rows], y[:rows])
+fit(1000).predict_proba(x[:1000])
+def run():
+    return fit(100_000).predict_proba(x)
+kept = 100_000 * 2 * 8
+"""
 PEAK = """
 import resource
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -159,7 +172,9 @@ def memory(repeats: int, cpu_time: bool) -> list[timing.Row]:
     """Peak memory beyond the data, beside what is kept of the result."""
     rows = []
     for what, script in (("chains.run, 64 chains, 10^5 rows", CHAINS),
-                         ("predict_proba, 16 samples, 10^5 rows", PREDICT)):  # fmt: skip
+                         ("predict_proba, 16 samples, 10^5 rows", PREDICT),
+                         ("EntropyMCMCClassifier, fit and predict_proba, 10^5 rows of 20 float64 "
+                          "(15.3 MiB)", ESTIMATOR)):  # fmt: skip
         growth, kept = _printed(seconds(["-c", script + PEAK], False)[1], "GROWTH")
         rows.append(value(f"{what}: peak MiB beyond the data, {kept:.1f} kept", [growth], "–"))
     return rows
