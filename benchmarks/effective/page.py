@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from effective import measure, ours, targets
+from effective import measure, others, ours, targets
 
 INTRO = """\
 # Effective samples per gradient
@@ -36,17 +36,31 @@ PRIORS = {
     "logistic": f"Prior variance {targets.PRIOR_VARIANCE:g}. Four chains.",
     "network": f"Prior variance {targets.NETWORK_PRIOR:g}, noise {targets.NOISE:g}.",
 }
+NAMES = ("gaussian-10", "gaussian-1000", "two-modes", "logistic-full", "logistic-64")
+NAMES += ("logistic-64-control", "network")
 RIVALS = ("blackjax SGLD", "posteriors SGLD")
 
 
 def page(stored: dict[str, Any]) -> str:
     """The whole page."""
-    lines = [INTRO]
+    lines = [INTRO, state(stored), ""]
     if stored["seconds"]:
         lines += ["## Seconds: logistic regression", "", *seconds_section(stored)]
     for name, known in stored["targets"].items():
         lines += ["", *target_section(name, known, stored)]
     return "\n".join(lines) + "\n"
+
+
+def state(stored: dict[str, Any]) -> str:
+    """What has been run of what was planned: every sampler on every target."""
+    samplers = len(ours.METHODS) + len(others.METHODS)
+    counts = {name: 0 for name in NAMES}
+    for key in stored["cells"]:
+        counts[key.split(" | ")[0]] = counts.get(key.split(" | ")[0], 0) + 1
+    parts = "; ".join(f"{name} {counts[name]}" for name in counts)
+    return (
+        f"**What has been run**, of {samplers} samplers: {parts}. `run` goes on where it stopped."
+    )
 
 
 def seconds_section(stored: dict[str, Any]) -> list[str]:

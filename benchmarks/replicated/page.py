@@ -54,13 +54,16 @@ COMPARED = {
     "y = 4": ("y = 1 (EMCMC)", "EMCMC ×4", "ensemble of 4", "SAM"),
     "guide, y = 4": ("guide, y = 1", "EMA of SGD", "SAM", "SGD"),
 }
+PLANNED, PLANNED_SEEDS = ("fashion-mlp", "cifar"), 5
 Values = dict[int, dict[str, float]]  # by seed, by measure
 
 
 def page(results: Path, tournament: Path, gamma: float) -> str:
     """The whole page; seeds that only one side has are left out of its table."""
     lines = [INTRO.format(gamma=gamma)]
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+    folders = sorted(path for path in results.iterdir() if path.is_dir())
+    lines += [state({folder.name: len(seeds_of(folder)) for folder in folders}), ""]
+    for folder in folders:
         rows = {
             label: values(folder, tournament / folder.name, *spec)
             for label, spec in {**AVERAGES, **SINGLE}.items()
@@ -68,6 +71,15 @@ def page(results: Path, tournament: Path, gamma: float) -> str:
         rows = {label: by_seed for label, by_seed in rows.items() if by_seed}
         lines += [f"## {folder.name}", "", *table(rows), "", *differences(rows), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def state(seeds: Mapping[str, int]) -> str:
+    """What has been run of what was planned."""
+    parts = [f"{task}: {seeds.get(task, 0)} of {PLANNED_SEEDS} seeds" for task in PLANNED]
+    text = f"**What has been run** ({'; '.join(parts)})."
+    if all(seeds.get(task, 0) >= PLANNED_SEEDS for task in PLANNED):
+        return text
+    return f"{text} Differences of single seeds decide nothing; `run` goes on where it stopped."
 
 
 def values(

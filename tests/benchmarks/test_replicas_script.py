@@ -47,6 +47,7 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
     page = script.page(tmp_path, tmp_path / "none", 200.0)
     assert page.count("| one network: guide, y = 2 |") == 1
     assert "guide, y = 4 minus SAM" in page
+    assert "(fashion-mlp: 0 of 5 seeds; cifar: 0 of 5 seeds). Differences of single seeds" in page
 
 
 def test_networks_trained_again_are_those_of_the_tournament(script, tiny):
