@@ -6,8 +6,8 @@
 
 For each task: `tune` (EMCMC, 16 trials) on the rows of a seed that judges nothing; then the chosen
 settings, and the recipe as it is, with the tournament's seeds, splits and test rows. Results go to
-results/tune, with the tournament's best methods of one chain beside them where results/tournament
-has its league of 16 trials.
+results/tune, with the best methods of one chain beside them: of the tournament's league of 16
+trials where results/tournament has it, else of the one without trials.
 """
 
 from __future__ import annotations
@@ -118,8 +118,12 @@ def pair(rows: Any) -> tuple[Any, Any]:
 
 
 def best_of(task: str) -> dict[str, dict[int, float]]:
-    """Test NLL by seed of the tournament's EMCMC and of its best method, both of one chain."""
-    methods = table.read(TOURNAMENT / "trials").get(task, {})
+    """Test NLL by seed of the tournament's EMCMC and of its best method, both of one chain.
+
+    Of the league with 16 trials; where the task was not run in it, of the one without.
+    """
+    leagues = (table.read(TOURNAMENT / league).get(task) for league in ("trials", "own"))
+    methods = next(filter(None, leagues), {})
     single = {
         name: table.values(records, "nll")
         for name, records in methods.items()

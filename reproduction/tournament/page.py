@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tournament import page_auto, page_extra, readme, table
-from tournament.leagues import LEAGUES
+from tournament.leagues import LEAGUES, tasks_of
 from tournament.methods import METHODS
 from tournament.scores import LOWER_IS_BETTER
 from tournament.tasks import TASKS
@@ -39,11 +39,24 @@ def write(root: Path, folder: Path) -> None:
             parts.append(f"![NLL of every method minus SGD's](pictures/tournament-{league}.png)\n")
             picture(results, root / "docs" / "pictures" / f"tournament-{league}.png")
             parts += [section(half, results) for half in ("confirmation", "development")]
+    parts.append(not_run(folder))
     parts.append(page_extra.sections(folder, root / "docs" / "pictures"))
     parts.append(page_auto.section(folder, ALL))
     page = root / "docs" / "tournament.md"
     page.write_text("\n".join(part for part in parts if part))
     readme.place(page, root / "README.md")
+
+
+def not_run(folder: Path) -> str:
+    """The tasks of each league that have no results; empty if there are none."""
+    lines = []
+    for league, title in TITLES.items():
+        results = table.read(folder / league)
+        absent = [task.name for task in tasks_of(league, list(TASKS.values()))]
+        absent = [name for name in absent if name not in results]
+        if absent:
+            lines.append(f"- {title}: {', '.join(absent)}.")
+    return "## Not run\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def section(half: str, results: table.Results) -> str:

@@ -117,6 +117,8 @@ def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
     assert "Development tasks" in text
     assert "| EMCMC |" in text
     assert "Confirmation" not in text
+    assert "- No trials: every method by its own recipe: tiny-start.\n" in text
+    assert "- 16 trials for every method: tiny, tiny-bn, tiny-start.\n" in text
     found = table.read(tmp_path / "results" / "own")
     nll = table.values(found["tiny"]["SGD"], "nll")
     assert f"{np.mean(list(nll.values())):.4f}" in table.means(found, "nll")

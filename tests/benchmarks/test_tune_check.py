@@ -1,5 +1,6 @@
 """The table that benchmarks/tune_check.py writes into the docs."""
 
+import json
 from importlib import util
 from pathlib import Path
 
@@ -43,3 +44,19 @@ def test_the_page_has_the_marks_and_keeps_the_rest(check, tmp_path, monkeypatch)
     for part in (text.partition(check.BEGIN)[0], text.partition(check.END)[2]):
         assert part in rendered
     assert rendered == text, "run `python benchmarks/tune_check.py --render` and commit"
+
+
+def test_the_rivals_are_those_of_trials_where_there_are_any(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "TOURNAMENT", tmp_path)
+    assert check.best_of("digits") == {}
+    write(tmp_path / "own", {"SGD": 0.2, "EMCMC": 0.3, "ensemble 4": 0.1})
+    assert check.best_of("digits") == {"SGD": {0: 0.2}, "EMCMC": {0: 0.3}}
+    write(tmp_path / "trials", {"EMCMC": 0.05})
+    assert check.best_of("digits") == {"EMCMC": {0: 0.05}}
+
+
+def write(league, nll):
+    (league / "digits").mkdir(parents=True)
+    for name, value in nll.items():
+        record = {"method": name, "seed": 0, "measures": {"nll": value}, "diverged": False}
+        (league / "digits" / f"{name}.json").write_text(json.dumps(record))
