@@ -39,9 +39,8 @@ def section(folder: Path, methods: Sequence[str]) -> str:
         table.markdown(head, rows),
         ranks(found, own, methods),
         "Not adopted: the ratio does not tell `concrete`, where one chain is better, from "
-        "`digits`, where four are, and on `concrete` a chain that goes on is worse than one that "
-        "had the whole budget. The fixed choice of the second line, which looks at nothing, ranks "
-        "alike within the intervals. `fashion-mlp` was not run.\n",
+        "`digits`, where four are. The fixed choice of the second line, which looks at nothing, "
+        "ranks alike within the intervals. `fashion-mlp` was not run.\n",
     ]
     return "\n".join(text)
 
