@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 .PHONY: demo test soak lint types check bench docs clean
 
 demo: $(DEMO_STAMP)
-	$(PY) examples/demo.py
+	OMP_NUM_THREADS=1 $(PY) examples/demo.py  # tiny networks: two threads would wait for each other
 
 test: $(STAMP)
 	$(PYTEST)
