@@ -67,8 +67,9 @@ def seconds_section(stored: dict[str, Any]) -> list[str]:
     """Effective samples per second, measured in turns, and the ratio to the SGLD of others."""
     lines = [
         "784 weights, 2,000 rows, four chains, one thread; each sampler at the best step size of",
-        "its table below. All took turns of about a second in one process on a quiet machine; the",
-        "median of the turns, and their range. This library is compiled (`compile=True`), as",
+        "its table below. All took turns of about a second in one process on a busy machine; the",
+        "median of the turns, in CPU-seconds, and their range. This library is compiled",
+        "(`compile=True`), as",
         "blackjax is; posteriors has no compiled form. The last columns say how many times the",
         "ESS per second of blackjax's and posteriors' SGLD it is.",
     ]
