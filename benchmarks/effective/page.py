@@ -27,9 +27,10 @@ beside blackjax and posteriors.
 - Seconds are CPU-seconds of one thread. In the tables of single targets this library runs
   uncompiled and blackjax compiled, on a busy machine: read their ESS per gradient.
 - Friction of underdamped samplers is half of what is critical for the softest direction, for this
-  library and the others alike. This, the grouping of coordinates, the first step sizes and the number
-  of runs for each sampler were settled after first results had been seen: the first edition is
-  exploratory, with one seed. η of EMCMC is 4 over the largest curvature (1 over it for `exact` and `gibbs`).
+  library and the others alike. This, the grouping of coordinates, the first step sizes and the
+  number of runs of each sampler were settled after first results had been seen: these tables are
+  exploratory, with one seed.
+- η of EMCMC is 4 over the largest curvature (1 over it for `exact` and `gibbs`).
 - A missing cell was not measured, or its search for a step size did not end: posteriors' SGLD with
   control variates stopped at half of blackjax's step, and no number is given for it.
 - θ of EMCMC with a collapsed guide is SGLD, SGHMC, `lm` or `baoab`, number for number: see there.
