@@ -9,6 +9,7 @@ from typing import Any
 PALETTE = {
     "sgd": "#555555",
     "sgld": "#E69F00",
+    "sghmc": "#009E73",
     "emcmc": "#0072B2",
     "guide": "#56B4E9",
     "entropy-sgd": "#009E73",
