@@ -19,12 +19,16 @@ Draw = Callable[[Path], None]
 class Verdict:
     """A claim of the paper beside what was measured.
 
-    `decision` is "holds", "does not hold" or "not decided at this scale".
+    `decision` is one of those in `text`. `effect` is the gain with its 95 % interval, positive in
+    favour of the claim, in the unit of `measure`; `paper` is what the paper has.
     """
 
     claim: str
     measured: str
     decision: str
+    measure: str = ""
+    effect: list[float] | None = None
+    paper: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Item:
         jobs: (scale name, place) → the jobs it needs.
         show: (results by job name, scale name) → the outcome.
         unavailable: scale name → why it cannot run here, or None.
+        second_edition: Whether it follows docs/protocol.md.
     """
 
     title: str
@@ -55,9 +60,10 @@ class Item:
     jobs: Callable[[str, Place], list[Job]]
     show: Callable[[Results, str], Outcome]
     unavailable: Callable[[str, Place], str | None] = lambda scale, place: None
+    second_edition: bool = False
 
 
-# Item → its module in this package.
+# Item → its module in this package, which has one ITEM or makes items by name.
 MODULES = {
     "smoothing": "smoothing",
     "synthetic": "synthetic",
@@ -76,11 +82,22 @@ MODULES = {
     "ablation-gibbs": "ablation_gibbs",
     "ablation-eta": "ablation_eta",
     "ablation-schedule": "ablation_schedule",
-    "ablation-sample-set": "ablation_sample_set",
     "ablation-normalisation": "ablation_normalisation",
     "ablation-burn-in": "ablation_burn_in",
     "uci": "uci",
     "fashion": "fashion",
+    # By docs/protocol.md.
+    "cifar": "picture_items",
+    "fashion-mlp": "picture_items",
+    "fashion-cnn": "picture_items",
+    "regression": "regression",
+    "temperature": "ablation_items",
+    "gibbs": "ablation_items",
+    "eta": "ablation_items",
+    "schedule": "ablation_items",
+    "sample-set": "ablation_items",
+    "normalisation": "ablation_items",
+    "burn-in": "ablation_items",
 }
 
 
@@ -88,7 +105,8 @@ def item(name: str) -> Item:
     """The item of this name."""
     if name not in MODULES:
         raise ConfigError(f"item must be one of {', '.join(MODULES)}, got {name!r}")
-    found: Item = importlib.import_module(f"entropy_mcmc_reproduction.{MODULES[name]}").ITEM
+    module = importlib.import_module(f"entropy_mcmc_reproduction.{MODULES[name]}")
+    found: Item = module.ITEM if hasattr(module, "ITEM") else module.item(name)
     return found
 
 

@@ -73,7 +73,7 @@ def compared(
     return Verdict(claim, measured, decision(mean, error, len(gains)))
 
 
-HOLDS, FAILS = "holds", "does not hold"
+HOLDS, FAILS, ALIKE = "holds", "does not hold", "alike within the margin"
 UNDECIDED = "not decided at this scale"
 
 

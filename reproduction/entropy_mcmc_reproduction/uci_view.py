@@ -10,10 +10,9 @@ import numpy as np
 from entropy_mcmc_reproduction.figure import PALETTE, panels, save
 from entropy_mcmc_reproduction.items import Outcome, Results, Verdict
 from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, decision, mean_error, number
-from entropy_mcmc_reproduction.uci_chains import KINDS
-from entropy_mcmc_reproduction.uci_scores import SCORES
 
-METHODS = {name: kind.label for name, kind in KINDS.items()}
+METHODS = {"sgd": "SGD", "ensemble": "Deep ensemble", "sgld": "SGLD", "emcmc": "EMCMC"}
+SCORES = {"log_likelihood": "log-likelihood", "rmse": "RMSE", "coverage": "95 % coverage"}
 
 
 def job_name(table: str, method: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tournament import auto, extra, leagues, page, plan, sweep, work
 from tournament.settings import Settings
 from tournament.store import Store, write_json
-from tournament.tasks import TASKS, Task
+from tournament.tasks import PAPER, TASKS, Task
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "tournament"
@@ -25,7 +25,7 @@ def main(text: str, arguments: Sequence[str] | None = None) -> None:
     """Parse and dispatch."""
     options = parser(text).parse_args(arguments)
     if options.part == "plan":
-        print(plan.table(list(TASKS.values())))
+        print(plan.table([task for task in TASKS.values() if task.half != PAPER]))
     elif options.part == "render":
         page.write(ROOT, RESULTS)
     else:

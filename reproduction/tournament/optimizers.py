@@ -74,5 +74,6 @@ def build(
         temperature=temperature,
         weight_decay=decay,
         replicas=replicas,
+        guide_update=settings.guide_update,
         seed=seed,
     )

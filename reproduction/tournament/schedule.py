@@ -33,14 +33,24 @@ def position(step: int, steps: int, cycles: int) -> tuple[int, int]:
 
 
 def lr_factor(settings: Settings, step: int, steps: int) -> float:
-    """Lr at a step as a part of its peak: a cosine down to the floor, where it stays.
+    """Lr at a step as a part of its peak: down to the floor, where it stays.
 
     >>> lr_factor(Settings("digits", 0, "sgd", 1, 0.1, floor=0.2, settle=0.5), 75, 100)
     0.2
     """
     j, n = position(step, steps, settings.cycles)
     along = min(1.0, j / (settings.settle * n))
-    return settings.floor + (1 - settings.floor) / 2 * (1 + math.cos(math.pi * along))
+    return settings.floor + (1 - settings.floor) * FALLS[settings.decay](along)
+
+
+# Lr as a part of its peak, by the part of the way; the paper's table of schedules.
+FALLS = {
+    "cosine": lambda along: (1 + math.cos(math.pi * along)) / 2,
+    "constant": lambda along: 1.0,
+    "linear": lambda along: 1 - along,
+    "exponential": lambda along: 0.01**along,
+    "step": lambda along: 0.1 ** min(2, int(3 * along)),
+}
 
 
 def is_noisy(settings: Settings, step: int, steps: int) -> bool:

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 VERSION = 1  # raise it when the same settings would give other numbers
+DECAYS = ("cosine", "constant", "linear", "exponential", "step")
+# Fields that came later: left out at these values, so that older runs keep their keys.
+LATER = {"after": None, "decay": "cosine", "guide_update": "euler"}
 OPTIMIZERS = ("start", "sgd", "adamw", "sgld", "sghmc", "emcmc")
 
 
@@ -35,6 +38,8 @@ class Settings:
         coupled: When θ and θ_a are: "always", or "noisy" (only while noise is on); EMCMC only.
         average: Horizon of EMA as a part of all steps.
         after: The trajectory from whose last network this one goes on; None starts anew.
+        decay: How lr falls along a cycle; one of `DECAYS`.
+        guide_update: Of EMCMC; all but "euler" need momentum 0.
     """
 
     task: str
@@ -56,10 +61,14 @@ class Settings:
     coupled: str = "always"
     average: float = 0.05
     after: Settings | None = None
+    decay: str = "cosine"
+    guide_update: str = "euler"
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
+        if self.decay not in DECAYS:
+            raise ValueError(f"decay must be one of {DECAYS}, got {self.decay!r}")
 
     @property
     def key(self) -> str:
@@ -69,10 +78,8 @@ class Settings:
 
 
 def as_dict(settings: Settings) -> dict[str, Any]:
-    """Plain values, ready for JSON; `after` only where there is one, as in older stores."""
+    """Plain values, ready for JSON; fields that came later only where they say something."""
     values = asdict(settings)
-    if settings.after is None:
-        del values["after"]
-    else:
+    if settings.after is not None:
         values["after"] = as_dict(settings.after)
-    return values
+    return {name: value for name, value in values.items() if value != LATER.get(name, ...)}

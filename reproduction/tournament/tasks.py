@@ -56,6 +56,12 @@ def _mlp(inputs: int, outputs: int, width: int = 50) -> Callable[[], nn.Module]:
 
 
 _DIGITS = (partial(data.digits, 1150), 1150, partial(models.SmallCNN, image_size=8))
+
+
+def _normed_digits(norm: str) -> tuple[Callable[[int], Data], int, Callable[[], nn.Module]]:
+    return (*_DIGITS[:2], partial(models.SmallCNN, image_size=8, norm=norm))
+
+
 _FASHION = partial(data.images, "fashion-mnist", 6000, ("mnist", "kmnist"))
 _MNIST = partial(data.images, "mnist", 2000, ("fashion-mnist", "kmnist"))
 _CIFAR = partial(data.images, "cifar10", 3000, ("svhn",))
@@ -64,6 +70,7 @@ _WINE = partial(data.uci, "wine-red", classes=True)
 _TOKENS = (partial(tokens, 3000), 3000, Transformer)
 _BN_CNN = partial(models.SmallCNN, norm="bn")
 DEV, CONFIRM = "development", "confirmation"
+PAPER = "paper"  # tasks of the reproduction only
 
 TASKS = {
     task.name: task
@@ -114,5 +121,7 @@ TASKS = {
             seconds=8,
         ),
         Task("adamw-tokens", CONFIRM, *_TOKENS, 12, 64, 5, start=12, seconds=7),
+        Task("digits-bn", PAPER, *_normed_digits("bn"), 48, 64, 10, seconds=5),
+        Task("digits-frn", PAPER, *_normed_digits("frn"), 48, 64, 10, seconds=6),
     )
 }

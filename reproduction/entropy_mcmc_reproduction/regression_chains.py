@@ -21,7 +21,7 @@ from entropy_mcmc.chains.stack import move
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC, Sampler
 from entropy_mcmc.sklearn.networks import Architecture, backward, forward
-from entropy_mcmc_reproduction.uci_data import Splits
+from entropy_mcmc_reproduction.regression_data import Splits
 
 FORGET = 0.02  # weight of the newest batch in the running mean squared error
 FIRST_GUESS = 0.1  # of the noise variance of standardised targets

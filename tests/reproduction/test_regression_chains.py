@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from entropy_mcmc_reproduction import uci_chains
-from entropy_mcmc_reproduction.uci_chains import KINDS, Course, Networks, Noise
-from entropy_mcmc_reproduction.uci_data import Splits
-from entropy_mcmc_reproduction.uci_scores import GRID, fitted_noise, judge, log_density
+from entropy_mcmc_reproduction import regression_chains
+from entropy_mcmc_reproduction.regression_chains import KINDS, Course, Networks, Noise
+from entropy_mcmc_reproduction.regression_data import Splits
+from entropy_mcmc_reproduction.regression_scores import GRID, fitted_noise, judge, log_density
 
 LR, PRIOR, HORIZON = (0.1, 0.2), (0.5, 4.0), (10.0, 30.0)
 NUMBERS = {
@@ -29,7 +29,7 @@ def naive_step(method, state, grad, heat, split, factor, ratio, eps, noisy):
     """The rules of the design, for the network of one split; N = 40."""
     theta, guide, v, w = state
     lr, count = factor * LR[split], 40
-    mu = KINDS[method].momentum if noisy else uci_chains.MOMENTUM
+    mu = KINDS[method].momentum if noisy else regression_chains.MOMENTUM
     drift = grad + heat * theta / (PRIOR[split] * count)
     if noisy and method == "emcmc":
         pull = (theta - guide) / (HORIZON[split] * LR[split])  # ηN = horizon · lr
@@ -56,7 +56,7 @@ def test_moves_are_those_of_the_equations(method, splits, monkeypatch):
     for step in range(course.steps):
         stack.gradients(splits.inputs, splits.targets)
         grad, noisy = stack._grad.clone(), method != "sgd" and step >= 4
-        factor = course.lr_factor(step, 0.0 if method == "sgd" else uci_chains.LEAST_LR)
+        factor = course.lr_factor(step, 0.0 if method == "sgd" else regression_chains.LEAST_LR)
         # The library carries a velocity to another lr by √(lr/last lr).
         ratio = 1.0 if last is None else math.sqrt(factor / last)
         stack.move(step, heats)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from entropy_mcmc_reproduction.uci_data import Splits
+from entropy_mcmc_reproduction.regression_data import Splits
 
 GRID = torch.logspace(-6, 0.5, 131, dtype=torch.float64)  # noise variances of standardised targets
 SCORES = {"log_likelihood": "log-likelihood", "rmse": "RMSE", "coverage": "95 % coverage"}

@@ -1,0 +1,184 @@
+"""The ablations as data: what is changed, how it is called, what the paper claims of it.
+
+EMCMC by the recipe of its task (lr 0.1, momentum 0.9, T = 0.02, noise and coupling on for the
+second half), one thing changed at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TASK = "digits"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table.
+
+    Attributes:
+        label: Name of its results; variants of the same name are the same runs.
+        text: In the table.
+        changes: Settings that differ from the recipe's.
+        method: Of the tournament.
+        task: Of the tournament.
+        method_changes: Fields of the method that differ.
+        paper: The paper's accuracy in per cent, on CIFAR-10; None if it has none.
+    """
+
+    label: str
+    text: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "EMCMC"
+    task: str = TASK
+    method_changes: Mapping[str, Any] = field(default_factory=dict)
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One table of the paper's appendix.
+
+    `claims` are (text, ours, theirs): that ours is better, in NLL and in accuracy.
+    """
+
+    title: str
+    where: str
+    column: str
+    variants: Sequence[Variant]
+    claims: Sequence[tuple[str, str, str]]
+    note: str = ""
+
+
+def _recipe(text: str, paper: float | None = None) -> Variant:
+    return Variant("emcmc", text, paper=paper)
+
+
+_PAPER_T = {
+    "EMCMC": (81.93, 91.67, None, 94.47, 94.98, 95.06, 95.18),
+    "SGLD": (82.89, 91.67, None, 94.12, 94.95, 94.86, 95.17),
+}
+_LEVELS = ("1", "0.1", "0.02", "0.01", "1e-3", "1e-4", "1e-6")
+
+
+def _temperatures() -> Ablation:
+    variants = [
+        Variant(
+            "emcmc" if (method, t) == ("EMCMC", "0.02") else f"{method.lower()}-T{t}",
+            f"{method}, T = {t}",
+            {"temperature": float(t)},
+            method,
+            paper=paper,
+        )
+        for method, papers in _PAPER_T.items()
+        for t, paper in zip(_LEVELS, papers, strict=True)
+    ]
+    names = {v.text: v.label for v in variants}
+    claims = [
+        (f"EMCMC is better than SGLD at T = {t}", names[f"EMCMC, T = {t}"], f"sgld-T{t}")
+        for t in _LEVELS
+    ]
+    claims += [
+        (f"{m} is better at T = 1e-4 than at T = 1", f"{m.lower()}-T1e-4", f"{m.lower()}-T1")
+        for m in _PAPER_T
+    ]
+    note = "The paper's accuracies are with augmentation, ours without."
+    return Ablation("temperature", "appendix, temperature table", "T", variants, claims, note)
+
+
+def _against(text: str, ours: str, variants: Sequence[Variant]) -> list[tuple[str, str, str]]:
+    """`ours` is better than every other variant."""
+    return [(text.format(v.text), ours, v.label) for v in variants if v.label != ours]
+
+
+def _burn_in() -> Ablation:
+    parts = ((0.0, 95.61), (0.2, 95.62), (0.4, 95.57), (0.6, 95.67), (0.8, 95.72), (0.94, 95.41))
+    variants = [
+        Variant(f"emcmc-burn{part:g}", f"{part:g}", {"noise_from": part}, paper=paper)
+        for part, paper in parts
+    ]
+    variants.insert(3, _recipe("0.5 (recipe)"))
+    note = "Samples are spread over the noisy part. The paper has four cycles of 50 passes."
+    claims = _against("a burn-in of 0.8 is better than {}", "emcmc-burn0.8", variants)
+    place = "appendix, burn-in table"
+    return Ablation("SGD burn-in", place, "part without noise", variants, claims, note)
+
+
+def _eta() -> Ablation:
+    parts = (0.01, 0.05, 1.0, 5.0)
+    variants = [Variant(f"emcmc-horizon{p:g}", f"{p:g}", {"horizon": p}) for p in parts]
+    variants.insert(2, _recipe("0.2 (recipe)"))
+    note = "ηN/lr is the number of steps over which the guide averages; η alone means nothing."
+    ends = [("a middle η is better than the {}", v) for v in (variants[0], variants[-1])]
+    words = ("smallest", "largest")
+    claims = [
+        (text.format(word), "emcmc", v.label) for (text, v), word in zip(ends, words, strict=True)
+    ]
+    column = "ηN/lr as a part of all steps"
+    return Ablation("variance of the guide", "appendix, η figure", column, variants, claims, note)
+
+
+def _gibbs() -> Ablation:
+    plain = {"momentum": 0.0, "lr": 0.4}
+    variants = [
+        Variant(f"emcmc-{rule}", rule, {**plain, "guide_update": rule})
+        for rule in ("euler", "exact", "gibbs")
+    ]
+    note = "Without momentum, which `exact` and `gibbs` do not have, at four times the lr."
+    claims = [("joint updates are better than Gibbs-like ones", "emcmc-euler", "emcmc-gibbs")]
+    column = "update of the guide"
+    return Ablation("joint against Gibbs-like updates", "appendix", column, variants, claims, note)
+
+
+def _schedules() -> Ablation:
+    papers = {"constant": 88.04, "linear": 87.89, "exponential": 87.75, "step": 89.59}
+    variants = [
+        Variant(f"emcmc-{kind}", kind, {"decay": kind}, paper=paper)
+        for kind, paper in papers.items()
+    ]
+    four = {"cycles": 4, "samples": 2}
+    variants.append(Variant("emcmc-cyclical", "cyclical, 4 cycles", four, paper=89.93))
+    variants.append(_recipe("one cosine (recipe)"))
+    note = "The paper's row is on CIFAR-100 by its caption."
+    claims = _against("the cyclical schedule is better than: {}", "emcmc-cyclical", variants)
+    place = "appendix, schedule table"
+    return Ablation("step-size schedules", place, "schedule of lr", variants, claims, note)
+
+
+def _sample_set() -> Ablation:
+    # The readout "both" alternates θ and θ_a; every second of its 16 networks is a guide.
+    variants = [
+        _recipe("θ (recipe)", 95.58),
+        Variant("emcmc-guides", "θ_a", method_changes={"readout": "both", "kept": 8}, paper=95.64),
+        Variant(
+            "emcmc-both", "θ and θ_a", method_changes={"readout": "both", "kept": 16}, paper=95.65
+        ),
+    ]
+    note = "Both together are twice as many networks as either alone, of the same chain."
+    claims = _against("both together are better than {} alone", "emcmc-both", variants)
+    place = "appendix, sample-set table"
+    return Ablation("composition of the sample set", place, "networks", variants, claims, note)
+
+
+def _normalisation() -> Ablation:
+    variants = [
+        _recipe("none (recipe)"),
+        Variant("emcmc-bn", "batch norm, statistics made anew", task="digits-bn", paper=95.47),
+        Variant("emcmc-frn", "FRN", task="digits-frn", paper=93.92),
+    ]
+    note = "The paper's third way, statistics borrowed from θ, is not in this edition."
+    claims = [("batch norm is better than FRN", "emcmc-bn", "emcmc-frn")]
+    place = "appendix, normalisation table"
+    return Ablation("normalisation layers", place, "normalisation", variants, claims, note)
+
+
+ABLATIONS = {
+    "temperature": _temperatures(),
+    "gibbs": _gibbs(),
+    "eta": _eta(),
+    "schedule": _schedules(),
+    "sample-set": _sample_set(),
+    "normalisation": _normalisation(),
+    "burn-in": _burn_in(),
+}

@@ -1,0 +1,222 @@
+"""Nine UCI regressions at their standard splits, tuned without the test rows.
+
+Every split chooses its own settings on a fifth of its own training rows: a choice over all splits
+would leak, since what one split holds out, another one trains on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entropy_mcmc.data.tabular import UCI
+from entropy_mcmc_reproduction import regression_chains, regression_view
+from entropy_mcmc_reproduction.items import Item
+from entropy_mcmc_reproduction.jobs import Job, Place
+from entropy_mcmc_reproduction.regression_chains import KINDS, Course
+from entropy_mcmc_reproduction.regression_data import Splits, read
+from entropy_mcmc_reproduction.regression_scores import SCORES, fitted_noise, judge
+from entropy_mcmc_reproduction.regression_view import job_name
+from entropy_mcmc_reproduction.trials import latin
+
+_POINT = {"lr": (0.1, 1.0), "prior_variance": (0.3, 30.0)}
+SPACES: dict[str, dict[str, tuple[float, float]]] = {
+    "emcmc": {**_POINT, "horizon": (50.0, 2000.0)},
+    "sghmc": _POINT,
+    "ensemble": _POINT,
+    "sgd": _POINT,
+    "sgld": _POINT,
+}
+LENGTHS = (1.0, 0.5)  # stopping points, as parts of the budget
+COARSE = 4  # settings are first tried at a quarter of the budget
+_COMMON = {
+    "batch": 100,
+    "hidden": 50,
+    "samples": 8,
+    "noise_from": 0.5,
+    "keep_from": 0.75,
+    "validation_part": 0.2,
+}
+_FULL = {"passes": 300, "least": 8000, "most": 60_000, "trials": 6, "finalists": 2, "splits": None}
+_SMOKE = {"passes": 2, "least": 160, "most": 160, "trials": 2, "finalists": 1, "splits": 2}
+_SIZES: dict[str, dict[str, Any]] = {"smoke": _SMOKE, "laptop": _FULL, "paper": _FULL}
+WIDER = {"protein": {"hidden": 100}}  # as published
+# The small tables first: what takes long comes last.
+SMALL = ("yacht", "boston", "energy", "concrete", "wine-red")
+TABLES = (*SMALL, "kin8nm", "power", "naval", "protein")
+
+
+def tables(scale: str) -> tuple[str, ...]:
+    """The tables of a scale; the smoke scale has one that is embedded."""
+    assert sorted(TABLES) == sorted(UCI)
+    return ("diabetes",) if scale == "smoke" else TABLES
+
+
+def jobs(scale: str, place: Place) -> list[Job]:
+    """A job for each method and table: its search and its splits.
+
+    EMCMC's come first, then those of the small tables.
+    """
+    wanted = [(method, table) for method in SPACES for table in tables(scale)]
+    wanted.sort(key=lambda pair: (pair[0] != "emcmc", pair[1] not in SMALL))
+    return [_job(method, table, scale) for method, table in wanted]
+
+
+def _job(method: str, table: str, scale: str) -> Job:
+    settings = {**_COMMON, **_SIZES[scale], **WIDER.get(table, {}), "table": table}
+    space = {name: list(ends) for name, ends in SPACES[method].items()}
+    settings |= {"method": method, "space": space}
+    return Job(job_name(table, method), "regression:compute", settings)
+
+
+def unavailable(scale: str, place: Place) -> str | None:
+    """The tables are not embedded."""
+    if scale == "smoke" or place.data:
+        return None
+    return "it needs the UCI tables: set EMCMC_DATA"
+
+
+def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
+    """Successive halving on held-out training rows, then the final run of every split."""
+    splits = Splits.of(*read(settings["table"], place.data, settings["splits"]))
+    held = splits.validation(settings["validation_part"])
+    trials = settings_of(settings)
+    first, _ = _validated(settings, held, [list(range(len(trials)))] * len(held), coarse=True)
+    finalists = [_best(scores, settings["finalists"]) for scores in first]
+    second, noise = _validated(settings, held, finalists, coarse=False)
+    places = [_best(scores, 1)[0] for scores in second]
+    chosen = [many[place] for many, place in zip(finalists, places, strict=True)]
+    fitted = torch.tensor([each[place] for each, place in zip(noise, places, strict=True)])
+    return {
+        **_judged(settings, splits, chosen, fitted),
+        "rows": splits.rows,
+        "test_rows": splits.judged_inputs.shape[1],
+        "gradients": gradients(settings, splits.rows),
+        "clipped_steps": 0,  # no gradient is clipped
+        "trials": trials,
+        "chosen": chosen,
+        "noise": fitted.tolist(),
+        "validation_log_likelihood": first,
+        "finalists": finalists,
+        "finalists_log_likelihood": second,
+    }
+
+
+def settings_of(settings: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The tried settings: a Latin hypercube, every second one stopped early."""
+    spread = latin(settings["method"], settings["space"], settings["trials"])
+    return [{**each, "length": LENGTHS[i % 2]} for i, each in enumerate(spread)]
+
+
+def gradients(settings: Mapping[str, Any], rows: int) -> int:
+    """Mini-batches that a method may use for a split."""
+    wanted = settings["passes"] * rows // settings["batch"]
+    return int(min(max(wanted, settings["least"]), settings["most"]))
+
+
+def _course(settings: Mapping[str, Any], rows: int, chains: int, length: float) -> Course:
+    steps = int(length * gradients(settings, rows)) // chains
+    names = ("batch", "hidden", "noise_from", "keep_from", "samples")
+    return Course(steps=steps, **{name: settings[name] for name in names})
+
+
+def _validated(
+    settings: Mapping[str, Any], held: Splits, wanted: Sequence[Sequence[int]], coarse: bool
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Log-likelihood on held-out rows, and noise variance, of the wanted settings of each split.
+
+    `coarse` is a quarter of the budget: one of four chains.
+    """
+    kind = KINDS[settings["method"]]
+    count = len(wanted[0])
+    scores = [[0.0] * count for _ in wanted]
+    noise = [[0.0] * count for _ in wanted]
+    pairs = [(split, i) for i in range(count) for split in range(len(wanted))]
+    chains = 1 if coarse else kind.chains
+    share = max(COARSE, kind.chains) if coarse else kind.chains
+    for length, some in _by_length(settings, pairs, [wanted[s][i] for s, i in pairs]):
+        part = held.only([split for (split, _), _ in some])
+        course = _course(settings, held.rows, share, length)
+        numbers = _numbers(settings, [trial for _, trial in some])
+        draws = regression_chains.run(
+            settings["method"], numbers, part, course, chains=chains, seed=1000 + coarse
+        )
+        found, best = fitted_noise(draws.means, part.judged_targets)
+        for ((split, i), _), value, variance in zip(
+            some, best.tolist(), found.tolist(), strict=True
+        ):
+            scores[split][i], noise[split][i] = value, variance
+    return scores, noise
+
+
+def _judged(
+    settings: Mapping[str, Any], splits: Splits, chosen: Sequence[int], noise: Tensor
+) -> dict[str, list[float]]:
+    """Scores of the test rows: the only place where they are used."""
+    kind = KINDS[settings["method"]]
+    result: dict[str, list[float]] = {name: [0.0] * len(splits) for name in SCORES}
+    for length, some in _by_length(settings, [(s, 0) for s in range(len(splits))], chosen):
+        members = [split for (split, _), _ in some]
+        part = splits.only(members)
+        course = _course(settings, splits.rows, kind.chains, length)
+        numbers = _numbers(settings, [trial for _, trial in some])
+        draws = regression_chains.run(
+            settings["method"],
+            numbers,
+            part,
+            course,
+            chains=kind.chains,
+            seed=0,
+            guess=noise[members].float(),
+        )
+        for name, values in judge(draws.means, part, noise[members]).items():
+            for split, value in zip(members, values, strict=True):
+                result[name][split] = value
+    return result
+
+
+Pair = tuple[int, int]
+
+
+def _by_length(
+    settings: Mapping[str, Any], pairs: Sequence[Pair], trials: Sequence[int]
+) -> Iterator[tuple[float, list[tuple[Pair, int]]]]:
+    """Pairs with their settings, those of one stopping point together: they run as one stack."""
+    known = settings_of(settings)
+    for length in LENGTHS:
+        some = [
+            (pair, trial)
+            for pair, trial in zip(pairs, trials, strict=True)
+            if known[trial]["length"] == length
+        ]
+        if some:
+            yield length, some
+
+
+def _numbers(settings: Mapping[str, Any], trials: Sequence[int]) -> dict[str, Tensor]:
+    known = settings_of(settings)
+    return {
+        name: torch.tensor([known[trial][name] for trial in trials]) for name in settings["space"]
+    }
+
+
+def _best(scores: Sequence[float], count: int) -> list[int]:
+    """Places of the highest scores.
+
+    >>> _best([1.0, 3.0, 2.0], 2)
+    [1, 2]
+    """
+    return sorted(range(len(scores)), key=lambda i: -scores[i])[:count]
+
+
+ITEM = Item(
+    "Nine UCI regressions, standard splits",
+    "beyond the paper",
+    jobs,
+    regression_view.show,
+    unavailable,
+    second_edition=True,
+)
