@@ -8,8 +8,8 @@ from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
+from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.page import outcomes
-from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
 COLUMNS = ("method", "samples", "accuracy %", "NLL", "training NLL", "ECE %")
@@ -51,13 +51,27 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             cells.append(detection[method]["AUROC %"] if method in detection else "–")
         lines.append(f"| {' | '.join(cells)} |")
     notes = " ".join(found["classification"]["notes"][:2])
-    return "\n".join([*lines, "", notes, "", _claims(found)])
+    return "\n".join([OLD, "", *lines, "", notes, "", *_claims(found)])
 
 
-def _claims(found: dict[str, dict[str, Any]]) -> str:
-    decisions = Counter(v["decision"] for outcome in found.values() for v in outcome["verdicts"])
-    counts = ", ".join(f"{name}: {decisions[name]}" for name in (HOLDS, FAILS, UNDECIDED))
-    return f"Claims checked in all items, the paper's and a few of ours — {counts}."
+OLD = (
+    "First edition, old protocol: its faults and the runs that replace it are in "
+    "[docs/protocol.md](docs/protocol.md)."
+)
+
+
+def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Counts of decisions, the two editions apart."""
+    lines = []
+    for edition, second in (("first", False), ("second", True)):
+        some = [o for name, o in found.items() if item(name).second_edition == second]
+        decisions = Counter(v["decision"] for outcome in some for v in outcome["verdicts"])
+        counts = ", ".join(
+            f"{name}: {decisions[name]}" for name in (HOLDS, ALIKE, FAILS, UNDECIDED)
+        )
+        if some:
+            lines.append(f"Claims of the {edition} edition, the paper's and ours — {counts}.")
+    return lines
 
 
 def _by_method(outcome: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -10,41 +10,52 @@ from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
+from entropy_mcmc_reproduction import effects
 from entropy_mcmc_reproduction.items import MODULES, Draw, Item, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.methods import ENTRIES
 from entropy_mcmc_reproduction.scale import scale
-from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, markdown
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED, markdown
 
 PICTURES = Path("pictures/reproduction")
 
 _HEAD = """\
 # Reproduction: what the paper claims, and what was measured
 
-Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. Every
-section is one item: its table, its figures, and the paper's claims beside what was measured. A
-difference between methods is decided where its 95 % interval (Student's, paired by seed) leaves out
-0; of many claims without any effect one in twenty would be decided all the same. The experiments
-are a package beside the library, in `reproduction/`: they come with a clone, not with the wheel.
+Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. Items of
+the **second edition** follow the [protocol](protocol.md), which was written before their runs.
+Items of the first edition rest on the old one, whose faults the protocol lists: read their verdicts
+as "with that set-up". They go when their runs by the new protocol exist."""
+
+_COMMANDS = """\
+## Commands
 
 ```sh
 pip install -c constraints.txt -e . -e reproduction   # in a clone; `make` does it in .venv
 export EMCMC_DATA=...                    # folder of the data sets
+export EMCMC_RUNS=...                    # store of runs, shared with the tournament
 emcmc reproduce --list                   # the items
-emcmc reproduce search --scale {size}    # tunes every method on held-out training pictures
-emcmc reproduce all --scale {size}       # interrupted, the same command goes on
+emcmc reproduce regression --scale {size}   # interrupted, the same command goes on
+emcmc reproduce search --scale {size}    # first edition: tunes every method
+emcmc reproduce all --scale {size}
 emcmc reproduce classification --scale paper   # the paper's own setting, for GPUs
-```"""
+```
+
+The experiments are a package beside the library, in `reproduction/`: they come with a clone, not
+with the wheel."""
+
+SECOND, FIRST = "second edition", "first edition, old protocol"
+DECISIONS = (HOLDS, ALIKE, FAILS, UNDECIDED)
 
 
 def write(path: Path, results: Path, size: str) -> None:
     """Write the page, and the figures beside it; figures that it no longer shows go."""
+    found = outcomes(results, size)
+    effects.draw_all(found, results / size / "items")
     text = page(results, size)
     folder = path.parent / PICTURES
     folder.mkdir(parents=True, exist_ok=True)
-    shown = {
-        f"{name}.png" for found in outcomes(results, size).values() for name in found["figures"]
-    }
+    shown = {f"{name}.png" for name in figures(found)}
     for name in shown:
         shutil.copyfile(results / size / "items" / name, folder / name)
     for old in folder.glob("*.png"):
@@ -54,16 +65,46 @@ def write(path: Path, results: Path, size: str) -> None:
         temporary.write_text(text, "utf-8")
 
 
+def figures(found: dict[str, dict[str, Any]]) -> set[str]:
+    """Names of all figures of the page."""
+    own = {name for each in found.values() for name in each["figures"]}
+    return own | ({effects.FIGURE} if effects.rows(found) else set())
+
+
 def page(results: Path, size: str) -> str:
     """The whole page."""
     found = outcomes(results, size)
     items = {name: item(name) for name in MODULES}
     place = Place(results / size, Path(), str(results))
-    parts = [_HEAD.format(size=size), _budget(size), _total(results / size / "runs")]
+    parts = [_HEAD.format(size=size), _summary(items, found), _COMMANDS.format(size=size)]
     parts += [_overview(items, found)]
-    parts += [_section(name, items[name], found.get(name), size, place) for name in MODULES]
+    parts += [
+        _section(name, items[name], found.get(name), size, place)
+        for name in sorted(MODULES, key=lambda name: not items[name].second_edition)
+    ]
+    parts += [_budget(size), _total(results / size / "runs")]
     parts += [_tuned(results / size / "tuned.json"), _versions(found)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
+    """What the second edition decided, claim by claim, and its picture."""
+    lines = []
+    for name, outcome in found.items():
+        if not items[name].second_edition:
+            continue
+        for verdict in outcome["verdicts"]:
+            if verdict.get("measure", "nll") in ("nll", ""):
+                said = f"**{verdict['decision']}**, {verdict['measured']}"
+                paper = f" Paper: {verdict['paper']}." if verdict.get("paper") else ""
+                lines.append(f"- [{name}](#{name}): {verdict['claim']}: {said}.{paper}")
+    if not lines:
+        return ""
+    picture = ""
+    if effects.rows(found):
+        picture = f"![Effects with intervals]({PICTURES.as_posix()}/{effects.FIGURE}.png)\n\n"
+    head = "## Second edition: what was decided in NLL\n\n"
+    return f"{head}{picture}" + "\n".join(lines)
 
 
 def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
@@ -91,6 +132,7 @@ def _budget(size: str) -> str:
     chosen = scale(size)
     rows = chosen.data.get("rows", "all")
     return (
+        f"## First edition: budget\n\n"
         f"Picture items at this scale: {chosen.model} on {rows} training pictures of "
         f"{chosen.data['name']}, {chosen.epochs} passes over them for every method "
         f"({chosen.warm_epochs} of them a shared start of the cyclical methods), batches of "
@@ -105,7 +147,8 @@ def _total(folder: Path) -> str:
     hours = sum(each["seconds"] for each in stored) / 3600
     return (
         f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread; "
-        "of a run that was interrupted, the time since it went on is counted."
+        "of a run that was interrupted, the time since it went on is counted, and runs that the "
+        "tournament's store had already are not."
     )
 
 
@@ -113,21 +156,28 @@ def _overview(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
     lines = [
         "## All verdicts",
         "",
-        f"| item | in the paper | {HOLDS} | {FAILS} | {UNDECIDED} |",
-        "|---|---|---|---|---|",
+        f"| item | in the paper | protocol | {' | '.join(DECISIONS)} |",
+        "|---|---|---|" + "---|" * len(DECISIONS),
     ]
-    for name, each in items.items():
+    for name in sorted(items, key=lambda name: not items[name].second_edition):
         if name in found:
             counts = Counter(verdict["decision"] for verdict in found[name]["verdicts"])
-            cells = [str(counts[decision]) for decision in (HOLDS, FAILS, UNDECIDED)]
+            cells = [str(counts[decision]) for decision in DECISIONS]
         else:
-            cells = ["not run here", "", ""]
-        lines.append(f"| [{name}](#{name}) | {each.where} | {' | '.join(cells)} |")
+            cells = ["not run", *[""] * (len(DECISIONS) - 1)]
+        each = items[name]
+        lines.append(
+            f"| [{name}](#{name}) | {each.where} | {_edition(each)} | {' | '.join(cells)} |"
+        )
     return "\n".join(lines)
 
 
+def _edition(each: Item) -> str:
+    return SECOND if each.second_edition else FIRST
+
+
 def _section(name: str, each: Item, found: dict[str, Any] | None, size: str, place: Place) -> str:
-    head = f"## {name}\n\n{_sentence(each.title)} ({each.where})."
+    head = f"## {name}\n\n{_sentence(each.title)} ({each.where}). **{_sentence(_edition(each))}.**"
     if found is None:
         reason = each.unavailable(size, place)
         return f"{head}\n\nNot run here: {reason or 'no result has been committed yet'}."
@@ -137,7 +187,14 @@ def _section(name: str, each: Item, found: dict[str, Any] | None, size: str, pla
     for figure in figures:
         link = f"![{each.title}]({PICTURES.as_posix()}/{figure}.png)"
         text = text.replace(f"![{figure}]({figure}.png)", link)
-    return f"{head} Made by `emcmc reproduce {name} --scale {size}`{_cost(found)}.\n\n{text}"
+    made = f"Made by `emcmc reproduce {name} --scale {size}`{_cost(found)}."
+    return f"{head} {made}\n\n{_folded(text)}"
+
+
+def _folded(text: str) -> str:
+    """Behind a line that opens it."""
+    indented = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+    return f'??? note "Table, figures and verdicts"\n\n{indented}'
 
 
 def _nothing(path: Path) -> None:

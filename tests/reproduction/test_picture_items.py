@@ -34,7 +34,6 @@ PICTURES = [
     "ablation-gibbs",
     "ablation-eta",
     "ablation-schedule",
-    "ablation-sample-set",
     "ablation-normalisation",
     "ablation-burn-in",
     "imagenet",

@@ -1,0 +1,187 @@
+"""Items by docs/protocol.md: smoke scale, pairs by seed, verdicts, resuming, one store."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as distributions
+
+from entropy_mcmc_reproduction import effects, regression, regression_view, stored_runs
+from entropy_mcmc_reproduction.ablation_table import ABLATIONS
+from entropy_mcmc_reproduction.claims import Claim, verdicts
+from entropy_mcmc_reproduction.items import MODULES, item
+from entropy_mcmc_reproduction.jobs import Place
+from entropy_mcmc_reproduction.published import PUBLISHED
+from entropy_mcmc_reproduction.running import reproduce
+from entropy_mcmc_reproduction.seeds import by_seed, paired
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from tournament.settings import Settings
+
+SECOND = [name for name in MODULES if item(name).second_edition]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("second")
+
+
+def make(name, base):
+    reproduce([name], "smoke", results=base / "results", work=base / "work")
+    return json.loads((base / "results" / "smoke" / "items" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_every_item_by_one_command(name, base):
+    found = make(name, base)
+    assert found["rows"]
+    assert all(len(row) == len(found["columns"]) for row in found["rows"])
+    assert found["verdicts"]
+    assert found["runs"] == found["wanted_runs"]
+    assert not any("nan" in cell for row in found["rows"] for cell in row)
+
+
+def test_interrupted_and_continued_it_gives_the_same_table(base, tmp_path, monkeypatch):
+    whole, calls, measure = make("gibbs", base), [], stored_runs.measure
+
+    def stops(settings, place):
+        calls.append(settings["knobs"]["guide_update"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return measure(settings, place)
+
+    monkeypatch.setattr(stored_runs, "measure", stops)
+    with pytest.raises(KeyboardInterrupt):
+        make("gibbs", tmp_path)
+    found = make("gibbs", tmp_path)
+    assert calls == ["euler", "exact", "gibbs", "gibbs", "euler", "exact", "gibbs"]
+    assert (found["rows"], found["verdicts"]) == (whole["rows"], whole["verdicts"])
+
+
+def test_the_tournaments_runs_are_read_not_made_again(base, tmp_path, monkeypatch):
+    whole = make("gibbs", base)
+    monkeypatch.setenv("EMCMC_RUNS", str(base / "work" / "smoke" / "store"))
+    monkeypatch.setattr(stored_runs.Store, "make", None)  # to call it would fail
+    assert make("gibbs", tmp_path)["rows"] == whole["rows"]
+
+
+def test_pairs_are_matched_by_seed():
+    results = {f"a-{s}": {"n": s} for s in (3, 10, 2)} | {f"b-{s}": {"n": -s} for s in (10, 2, 7)}
+    assert list(by_seed(results, "a")) == [2, 3, 10]
+    assert paired(results, "a", "b", "n") == ([2.0, 10.0], [-2.0, -10.0], 2)
+
+
+def results_of(**labels):
+    return {
+        f"{label}-{seed}": {"measures": {"nll": nll, "accuracy": 1 - nll}}
+        for label, values in labels.items()
+        for seed, nll in enumerate(values)
+    }
+
+
+def test_verdicts_of_all_four_kinds():
+    noise = np.array([1.0, -1.0, 2.0, -2.0, 0.5, -0.5])
+    base = 0.5 + 0.01 * noise
+    results = results_of(
+        ours=base,
+        worse=base + 0.1 + 1e-3 * noise[::-1],
+        better=base - 0.1 + 1e-3 * noise[::-1],
+        same=base + 1e-3 * noise[::-1],
+        unclear=base + 0.05 * noise[::-1],
+    )
+    others = ("worse", "better", "same", "unclear")
+    found = verdicts([Claim(f"than {name}", "ours", name) for name in others], results)
+    assert [v.decision for v in found] == [HOLDS, FAILS, ALIKE, UNDECIDED]
+    assert found[0].effect[0] == pytest.approx(0.1)
+    assert found[0].effect[1] < 0.1 < found[0].effect[2]
+
+
+def test_holm_is_within_a_measure():
+    gain = np.array([0.8, 1.2, 1.0, 0.4, 1.6, 0.2])  # t = 5.2 with 5 degrees: p = 0.0036
+    results = results_of(ours=np.zeros(6), theirs=gain)
+    alone = verdicts([Claim("c", "ours", "theirs")], results)
+    assert alone[0].decision == HOLDS
+    many = [Claim(f"c{i}", "ours", "theirs") for i in range(20)]
+    assert {v.decision for v in verdicts(many, results)} == {UNDECIDED}
+    other = [Claim(f"c{i}", "ours", "theirs", "accuracy") for i in range(20)]
+    found = verdicts([*other, Claim("c", "ours", "theirs")], results)
+    assert found[0].decision == HOLDS  # NLL comes first, and is a family of its own
+    assert {v.decision for v in found[1:]} == {UNDECIDED}
+
+
+def test_splits_that_share_rows_are_corrected_for():
+    draws = np.random.default_rng(0)
+    ours, theirs = draws.normal(size=20), draws.normal(size=20)
+    common = {"rows": 90, "test_rows": 10}
+    mean, p = regression_view.corrected(
+        {"log_likelihood": ours, **common}, {"log_likelihood": theirs, **common}
+    )
+    gains = ours - theirs
+    t = gains.mean() / (gains.std(ddof=1) * math.sqrt(1 / 20 + 10 / 90))
+    assert mean == pytest.approx(gains.mean())
+    assert p == pytest.approx(2 * distributions.t.sf(abs(t), 19))
+
+
+def test_every_method_has_the_same_gradients_and_trials():
+    place = Place(None, None)
+    made = item("regression").jobs("laptop", place)
+    assert len(made) == len(regression.SPACES) * len(regression.TABLES)
+    assert made[0].settings["method"] == "emcmc"
+    same = {
+        (s["table"], regression.gradients(s, 1000), s["trials"], s["finalists"], s["hidden"])
+        for s in (job.settings for job in made)
+    }
+    assert len(same) == len(regression.TABLES)
+    assert all(set(p.nll) == set(regression.TABLES) for p in PUBLISHED)
+
+
+def test_the_search_of_the_regressions_never_sees_the_test_rows(monkeypatch):
+    """With the test targets destroyed, everything but the scores is the same."""
+    (job,) = [
+        j
+        for j in item("regression").jobs("smoke", Place(None, None))
+        if j.settings["method"] == "sghmc"
+    ]
+    whole = regression.compute(job.settings, Place(None, None))
+    of = regression.Splits.of
+
+    def blind(values, test):
+        splits = of(values, test)
+        splits.judged_targets.fill_(1e3)
+        return splits
+
+    monkeypatch.setattr(regression.Splits, "of", blind)
+    other = regression.compute(job.settings, Place(None, None))
+    for name in ("chosen", "noise", "validation_log_likelihood", "finalists_log_likelihood"):
+        assert other[name] == whole[name]
+    assert other["log_likelihood"] != whole["log_likelihood"]
+
+
+def test_claims_of_the_ablations_name_variants_that_exist():
+    for name, ablation in ABLATIONS.items():
+        labels = {v.label for v in ablation.variants}
+        assert len(labels) == len(ablation.variants), name
+        for _, ours, theirs in ablation.claims:
+            assert {ours, theirs} <= labels
+
+
+def test_runs_of_the_tournament_keep_their_keys():
+    """New fields of a setting are left out at their default: this key is in its first store."""
+    old = Settings("digits", 0, "sgd", 48, 0.1, prior_variance=0.146)
+    assert old.key == "70b8812a92a3d645"
+    assert (
+        Settings("digits", 0, "sgd", 48, 0.1, prior_variance=0.146, decay="linear").key != old.key
+    )
+    with pytest.raises(ValueError, match="decay must be one of"):
+        Settings("digits", 0, "sgd", 48, 0.1, decay="cyclic")
+
+
+def test_the_picture_of_effects(tmp_path):
+    effect = {"measure": "nll", "effect": [0.1, 0.05, 0.15], "paper": "1 against 2"}
+    verdict = {"claim": "it is better", "measured": "", "decision": HOLDS, **effect}
+    found = {"gibbs": {"verdicts": [verdict, {**verdict, "effect": None}]}}
+    assert len(effects.rows(found)) == 1
+    effects.draw_all(found, tmp_path)
+    assert (tmp_path / "effects.png").stat().st_size > 2_000
+    effects.draw_all({}, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
