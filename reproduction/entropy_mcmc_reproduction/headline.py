@@ -9,7 +9,7 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.items import item
-from entropy_mcmc_reproduction.page import outcomes
+from entropy_mcmc_reproduction.page import DECISIONS, outcomes
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
 COLUMNS = ("method", "samples", "accuracy %", "NLL", "training NLL", "ECE %")
@@ -66,9 +66,7 @@ def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
     for edition, second in (("first", False), ("second", True)):
         some = [o for name, o in found.items() if item(name).second_edition == second]
         decisions = Counter(v["decision"] for outcome in some for v in outcome["verdicts"])
-        counts = ", ".join(
-            f"{name}: {decisions[name]}" for name in (HOLDS, ALIKE, FAILS, UNDECIDED)
-        )
+        counts = ", ".join(f"{name}: {decisions[name]}" for name in DECISIONS)
         if some:
             lines.append(f"Claims of the {edition} edition, the paper's and ours — {counts}.")
     return lines

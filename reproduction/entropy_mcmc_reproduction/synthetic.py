@@ -244,4 +244,6 @@ def draw_fractions(path: Path, short: list[dict[str, Any]], long: dict[str, Any]
     save(figure, path)
 
 
-ITEM = Item("Chains on the two-mode landscape", "Fig. 2 and appendix", jobs, show)
+ITEM = Item(
+    "Chains on the two-mode landscape", "Fig. 2 and appendix", jobs, show, second_edition=True
+)

@@ -104,7 +104,7 @@ def test_the_page_shows_tables_verdicts_numbers_and_versions(results, tmp_path):
     assert main(["reproduce", "--page", str(target), "--results", str(results)]) == 0
     text = target.read_text(encoding="utf-8")
     for line in (
-        "| [smoothing](#smoothing) | Fig. 1b and appendix | first edition, old protocol | 2 | 0 |",
+        "| [smoothing](#smoothing) | Fig. 1b and appendix | second edition | 2 | 0 | 0 | 0 |",
         "    | it rains | 3 ± 1 mm | **holds** |",
         "    A note.",
         "All 2 runs, searches among them, took 2.5 hours of one thread;",
