@@ -9,7 +9,7 @@ from tournament.methods import Knobs, Method, answers, methods_of, trajectories
 from tournament.scores import measures
 from tournament.settings import Settings
 from tournament.store import Store, write_json
-from tournament.tasks import Task
+from tournament.tasks import PAPER, Task
 
 LEAGUES = ("own", "trials")
 
@@ -45,8 +45,8 @@ def missing(
 
 
 def tasks_of(league: str, tasks: list[Task]) -> list[Task]:
-    """The tasks of a league: the expensive ones have no trials."""
-    return [task for task in tasks if league == "own" or task.tried]
+    """The tasks of a league: the expensive ones have no trials, those of the paper no league."""
+    return [task for task in tasks if task.half != PAPER and (league == "own" or task.tried)]
 
 
 def score(league: str, task: Task, store: Store, results: Path) -> int:
