@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tabular import targets
+from tabular.catalogue import TABLES
 from tabular.comparison import ROOT, UNTUNED, Comparison, Record, pooled, records
 
 README = ROOT / "README.md"
@@ -16,7 +17,7 @@ BEGIN = "<!-- tables: made by benchmarks/tables_page.py -->"
 END = "<!-- end of tables -->"
 INTRODUCTION = (
     "On public tables that nothing was tuned on, 10 random splits each, every method with its "
-    "defaults ([all tables, tuned rivals and sklearn-contrib-bde](docs/tabular.md)):"
+    "defaults ([all tables and sklearn-contrib-bde](docs/tabular.md))."
 )
 WORDS = {"classification": "Classification", "regression": "Regression"}
 SECOND = {"classification": "ece", "regression": "crps"}
@@ -48,6 +49,21 @@ def best_counts(compared: Comparison) -> str:
     return f"Lowest NLL, number of tables: {named}."
 
 
+def scope(tables: dict[str, list[Record]]) -> str:
+    """Which of the confirmation tables have enough splits to count."""
+    counted = [
+        record
+        for task, own in tables.items()
+        for record in Comparison.of(own, UNTUNED[task], targets.SPLITS).tables
+    ]
+    planned = sum(table.half == "confirmation" for table in TABLES.values())
+    most = max((record["rows"] for record in counted), default=0)
+    return (
+        f"So far {len(counted)} of {planned} confirmation tables have their splits, those of up to "
+        f"{most:,} rows: nothing is shown for larger ones."
+    )
+
+
 def missed(found: list[targets.Target]) -> str:
     """The targets that were missed or not run, by name."""
     lines = [f"{t.asked} ({t.found or 'not run'})" for t in found if not t.met]
@@ -59,7 +75,7 @@ def missed(found: list[targets.Target]) -> str:
 def block(read: Callable[[str, str], list[Record]] = records) -> str:
     """The part, with its marks."""
     tables = {task: read(task, "confirmation") for task in UNTUNED}
-    lines = [INTRODUCTION, ""]
+    lines = [f"{INTRODUCTION} {scope(tables)}", ""]
     for task, own in tables.items():
         compared = Comparison.of(own, UNTUNED[task], targets.SPLITS)
         if not compared:
