@@ -100,10 +100,12 @@ def test_phases_without_coupling_are_stacked(tmp_path):
     assert largest_difference(made["yes"], made["no"]) < 2e-5
 
 
-def test_replicas_at_once_are_those_in_turn(tmp_path):
+@pytest.mark.parametrize("coupled", ["always", "noisy"])
+def test_replicas_at_once_are_those_in_turn(tmp_path, coupled):
     made = {}
     for stacked in ("yes", "no"):
-        config = stacked_config(tmp_path / stacked, "emcmc", stacked, chains=2, epochs=12)
+        config = stacked_config(tmp_path / stacked, "emcmc", stacked, chains=2, epochs=12, cycles=2)
+        config = with_parts(config, schedule={"coupled": coupled})
         made[stacked] = run(replace(config, replicas=3))
     assert made["yes"].record.config.compute.stacked == "yes"
     assert largest_difference(made["yes"], made["no"]) < 2e-5

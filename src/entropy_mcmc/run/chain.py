@@ -154,8 +154,9 @@ class Chain:
         if self.method.sampler.needs_closure:
             loss: Tensor = self.sampler.step(lambda: self._gradient(next(calls)))
             return loss
-        at_once = self.replica_stack.gradients(self) if self.replica_stack else self._gradient
-        losses = [self._turn(number, at_once) for number in self.context.replicas]
+        stack = self.replica_stack if self.sampler.param_groups[0].get("coupled") else None
+        gradient = stack.gradients(self) if stack else self._gradient
+        losses = [self._turn(number, gradient) for number in self.context.replicas]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def _turn(self, replica: int, gradient: Callable[[int], Tensor]) -> Tensor:

@@ -1,7 +1,8 @@
 """Gradients of all replicas of a chain at once; the sampler then moves them in turn, as ever.
 
 In a round every replica is moved from its old value by its own mini-batch, and the guide after all
-of them: so all gradients of a round can be taken before its first step.
+of them: so all gradients of a round can be taken before its first step. Not so in a round without
+coupling, whose steps move one network after each other: its gradients are taken in turn.
 """
 
 from __future__ import annotations
