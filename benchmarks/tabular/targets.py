@@ -25,6 +25,7 @@ from tabular.tuned import RIVALS
 KNOWN = ROOT / "results" / "tables-known.json"
 SPLITS = 10  # of a confirmation table that counts
 BDE = ("bde", "bde-documented")
+LEAST = 10  # tables, below which nothing is decided: tables were added after the first were seen
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def bde_targets(tables: Sequence[Record]) -> list[Target]:
                 continue
             wins, p = compared.wins(score)[0], compared.p_values(score)[0]
             count = len(compared.tables)
-            met = wins > count / 2 and compared.verdicts(score)[name] == "better"
+            better = compared.verdicts(score)[name] == "better"
+            met = count >= LEAST and wins > count / 2 and better
             targets.append(Target(asked, f"{wins} of {count} tables, p = {p:.1e}", met))
     return targets
 
