@@ -19,7 +19,7 @@ from entropy_mcmc.sklearn.classifier_selection import (
 )
 from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.likelihood import Categorical
-from entropy_mcmc.sklearn.mixture_quantiles import mixture_quantiles
+from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles
 from entropy_mcmc.sklearn.networks import Architecture, forward
 from entropy_mcmc.sklearn.noise_models import (
     LogVariance,
@@ -68,6 +68,29 @@ def test_quantiles_solve_the_equation():
         np.testing.assert_allclose(
             student.cdf(quantiles, 4, means, scales).mean(axis=0), probability
         )
+
+
+@pytest.mark.parametrize("degrees", [math.inf, 10.0, 4.0])
+@pytest.mark.parametrize("apart", [0.0, 0.3, 30.0])
+def test_quantiles_are_those_of_bisection(degrees, apart):
+    draws = np.random.default_rng(1)
+    means, scales = apart * draws.standard_normal((9, 40)), draws.lognormal(size=(9, 40))
+    for probability in (1e-6, 0.025, 0.37, 0.975):
+        z = norm.ppf(probability) if math.isinf(degrees) else student.ppf(probability, degrees)
+        low, high = (means + scales * z).min(axis=0), (means + scales * z).max(axis=0)
+        for _ in range(80):
+            middle = (low + high) / 2
+            below = mixture_cdf(middle, means, scales, degrees) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        quantiles = mixture_quantiles(means, scales, probability, degrees)
+        np.testing.assert_allclose(quantiles, low, rtol=1e-7, atol=1e-7)
+
+
+def test_quantiles_where_no_component_has_any_density():
+    """Two far modes and the median between them: every point there solves the equation."""
+    means, scales = np.array([[-1e6], [1e6]]), np.ones((2, 1))
+    median = mixture_quantiles(means, scales, 0.5)
+    assert mixture_cdf(median, means, scales, math.inf) == pytest.approx(0.5, abs=1e-9)
 
 
 def test_folds_hold_out_each_row_once():
