@@ -2,7 +2,7 @@
 
 Run as a script: `python tests/mutations.py [NAME …]`. It copies the package, applies one edit, runs
 the tests of distributions and equations against the copy, and demands that they fail; with no edit
-they must pass. `make test` runs it through tests/test_mutations.py.
+they must pass. tests/test_mutations.py runs it: some in `make test`, all in `make soak`.
 """
 
 import os
