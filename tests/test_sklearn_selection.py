@@ -19,9 +19,10 @@ from entropy_mcmc.sklearn.classifier_selection import (
 )
 from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.likelihood import Categorical
-from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles
+from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles, student_cdf
 from entropy_mcmc.sklearn.networks import Architecture, forward
 from entropy_mcmc.sklearn.noise_models import (
+    DEGREES,
     LogVariance,
     NoiseModel,
     fit_noise,
@@ -84,6 +85,19 @@ def test_quantiles_are_those_of_bisection(degrees, apart):
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         quantiles = mixture_quantiles(means, scales, probability, degrees)
         np.testing.assert_allclose(quantiles, low, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("degrees", [2, 4, 10])
+def test_student_cdf_is_scipys(degrees):
+    places = np.linspace(-40, 40, 801)
+    np.testing.assert_allclose(
+        student_cdf(places, degrees), student.cdf(places, degrees), rtol=1e-12, atol=1e-15
+    )
+
+
+def test_degrees_of_freedom_are_even():
+    """`student_cdf` has its closed form for even ones only."""
+    assert all(math.isinf(d) or d % 2 == 0 for d in DEGREES)
 
 
 def test_quantiles_where_no_component_has_any_density():
