@@ -18,7 +18,8 @@ from entropy_mcmc_reproduction.items import Item
 from entropy_mcmc_reproduction.jobs import Job, Place
 from entropy_mcmc_reproduction.regression_chains import KINDS, Course
 from entropy_mcmc_reproduction.regression_data import Splits, read
-from entropy_mcmc_reproduction.regression_scores import SCORES, fitted_noise, judge
+from entropy_mcmc_reproduction.regression_noise import NoisePosterior, NoisePrior
+from entropy_mcmc_reproduction.regression_scores import SCORES, judge
 from entropy_mcmc_reproduction.regression_view import job_name
 from entropy_mcmc_reproduction.trials import latin
 
@@ -39,6 +40,8 @@ _COMMON = {
     "noise_from": 0.5,
     "keep_from": 0.75,
     "validation_part": 0.2,
+    # Chosen by `regression_choice`; tails as text, since JSON has no infinity.
+    "noise": {"tails": ["inf"], "rows": 0.0, "variance": 1.0},
 }
 _FULL = {"passes": 300, "least": 8000, "most": 60_000, "trials": 6, "finalists": 2, "splits": None}
 _SMOKE = {"passes": 2, "least": 160, "most": 160, "trials": 2, "finalists": 1, "splits": 2}
@@ -89,16 +92,16 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     second, noise = _validated(settings, held, finalists, coarse=False)
     places = [_best(scores, 1)[0] for scores in second]
     chosen = [many[place] for many, place in zip(finalists, places, strict=True)]
-    fitted = torch.tensor([each[place] for each, place in zip(noise, places, strict=True)])
+    picked = noise.of([len(places) * place + split for split, place in enumerate(places)])
     return {
-        **_judged(settings, splits, chosen, fitted),
+        **_judged(settings, splits, chosen, picked),
         "rows": splits.rows,
         "test_rows": splits.judged_inputs.shape[1],
         "gradients": gradients(settings, splits.rows),
         "clipped_steps": 0,  # no gradient is clipped
         "trials": trials,
         "chosen": chosen,
-        "noise": fitted.tolist(),
+        "noise": picked.typical().tolist(),
         "validation_log_likelihood": first,
         "finalists": finalists,
         "finalists_log_likelihood": second,
@@ -123,20 +126,26 @@ def _course(settings: Mapping[str, Any], rows: int, chains: int, length: float) 
     return Course(steps=steps, **{name: settings[name] for name in names})
 
 
+def prior_of(settings: Mapping[str, Any]) -> NoisePrior:
+    """The prior of the noise."""
+    values = settings["noise"]
+    tails = tuple(float(tail) for tail in values["tails"])
+    return NoisePrior(tails, values["rows"], values["variance"])
+
+
 def _validated(
     settings: Mapping[str, Any], held: Splits, wanted: Sequence[Sequence[int]], coarse: bool
-) -> tuple[list[list[float]], list[list[float]]]:
-    """Log-likelihood on held-out rows, and noise variance, of the wanted settings of each split.
+) -> tuple[list[list[float]], NoisePosterior]:
+    """Evidence on held-out rows of the wanted settings of each split, and their noise.
 
+    The noise has split after split of each split's first setting, then of its second, and so on.
     `coarse` is a quarter of the budget: one of four chains.
     """
     kind = KINDS[settings["method"]]
-    count = len(wanted[0])
-    scores = [[0.0] * count for _ in wanted]
-    noise = [[0.0] * count for _ in wanted]
-    pairs = [(split, i) for i in range(count) for split in range(len(wanted))]
+    pairs = [(split, i) for i in range(len(wanted[0])) for split in range(len(wanted))]
     chains = 1 if coarse else kind.chains
     share = max(COARSE, kind.chains) if coarse else kind.chains
+    made, parts = [], []
     for length, some in _by_length(settings, pairs, [wanted[s][i] for s, i in pairs]):
         part = held.only([split for (split, _), _ in some])
         course = _course(settings, held.rows, share, length)
@@ -144,16 +153,14 @@ def _validated(
         draws = regression_chains.run(
             settings["method"], numbers, part, course, chains=chains, seed=1000 + coarse
         )
-        found, best = fitted_noise(draws.means, part.judged_targets)
-        for ((split, i), _), value, variance in zip(
-            some, best.tolist(), found.tolist(), strict=True
-        ):
-            scores[split][i], noise[split][i] = value, variance
-    return scores, noise
+        made += [pair for pair, _ in some]
+        parts.append(NoisePosterior.given(draws.means, part.judged_targets, prior_of(settings)))
+    noise = NoisePosterior.together(parts).of([made.index(pair) for pair in pairs])
+    return noise.evidence.view(-1, len(wanted)).T.tolist(), noise
 
 
 def _judged(
-    settings: Mapping[str, Any], splits: Splits, chosen: Sequence[int], noise: Tensor
+    settings: Mapping[str, Any], splits: Splits, chosen: Sequence[int], noise: NoisePosterior
 ) -> dict[str, list[float]]:
     """Scores of the test rows: the only place where they are used."""
     kind = KINDS[settings["method"]]
@@ -170,9 +177,9 @@ def _judged(
             course,
             chains=kind.chains,
             seed=0,
-            guess=noise[members].float(),
+            guess=noise.of(members).typical().float(),
         )
-        for name, values in judge(draws.means, part, noise[members]).items():
+        for name, values in judge(draws.means, part, noise.of(members)).items():
             for split, value in zip(members, values, strict=True):
                 result[name][split] = value
     return result

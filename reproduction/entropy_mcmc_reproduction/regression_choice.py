@@ -21,7 +21,7 @@ from entropy_mcmc_reproduction.regression_data import Splits, read
 from entropy_mcmc_reproduction.regression_noise import NoisePosterior, NoisePrior
 
 TABLES = ("yacht", "boston", "energy")
-METHODS = ("emcmc", "ensemble", "sgd")
+METHODS = ("emcmc", "ensemble")
 HEAVY = (2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, float("inf"))
 # The centre of the ranges of docs/protocol.md, for all tables and methods.
 CENTRE = {"lr": 0.316, "prior_variance": 3.0, "horizon": 316.0}

@@ -13,7 +13,8 @@ errors, predictions are the textbook's Student-t with k + n degrees of freedom.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 GRID = torch.logspace(-6, 0.5, 131, dtype=torch.float64)  # s, of standardised targets
 GAUSSIAN = (math.inf,)
-NEGLIGIBLE = 1e-9  # weight below which a point of the grid is left out
+NEGLIGIBLE = 1e-9  # weight below which a point of the grid is left out of probabilities
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,19 @@ class NoisePosterior:
         weights = logs - logs.logsumexp(1, keepdim=True)
         return cls(points, weights, evidence / targets.shape[1])
 
-    def of(self, runs: list[int]) -> NoisePosterior:
+    @classmethod
+    def together(cls, parts: Sequence[NoisePosterior]) -> NoisePosterior:
+        """Runs of several, one after the other; all have the same prior."""
+        return cls(
+            parts[0].points,
+            torch.cat([part.log_weights for part in parts]),
+            torch.cat([part.evidence for part in parts]),
+        )
+
+    def of(self, runs: Sequence[int]) -> NoisePosterior:
         """Some of the runs."""
-        return replace(self, log_weights=self.log_weights[runs], evidence=self.evidence[runs])
+        rows = list(runs)
+        return NoisePosterior(self.points, self.log_weights[rows], self.evidence[rows])
 
     def typical(self) -> Tensor:
         """Geometric mean of s: (runs,)."""
@@ -105,27 +116,21 @@ class NoisePosterior:
 
     def log_density(self, means: Tensor, targets: Tensor) -> Tensor:
         """Mean over rows of the predictive log-density of each run."""
+        # Every point counts: far from all networks the least probable s has the highest density.
         squares = (targets.double() - means.double()).square()
-        parts = [
-            _mixture(squares, *point) + weights[:, None] for point, weights in self._heavy_points()
-        ]
-        return torch.stack(parts).logsumexp(0).mean(1)
+        total = torch.full_like(squares[0], -math.inf)
+        for (s, tail), weights in zip(self.points.tolist(), self.log_weights.T, strict=True):
+            total = torch.logaddexp(total, _mixture(squares, s, tail) + weights[:, None])
+        return total.mean(1)
 
     def level(self, means: Tensor, targets: Tensor) -> Tensor:
         """Predictive probability of a value below the target: (runs, rows)."""
         gaps = targets.double() - means.double()
-        parts = [
-            _below(gaps / math.sqrt(s), tail).mean(0) * weights.exp()[:, None]
-            for (s, tail), weights in self._heavy_points()
-        ]
-        return torch.stack(parts).sum(0)
-
-    def _heavy_points(self) -> list[tuple[tuple[float, float], Tensor]]:
-        heavy = (self.log_weights > math.log(NEGLIGIBLE)).any(0).nonzero().flatten().tolist()
-        return [
-            ((float(self.points[i, 0]), float(self.points[i, 1])), self.log_weights[:, i])
-            for i in heavy
-        ]
+        total = torch.zeros_like(gaps[0])
+        for (s, tail), weights in zip(self.points.tolist(), self.log_weights.exp().T, strict=True):
+            if bool((weights > NEGLIGIBLE).any()):
+                total += _below(gaps / math.sqrt(s), tail).mean(0) * weights[:, None]
+        return total
 
 
 def _below(scores: Tensor, tail: float) -> Tensor:

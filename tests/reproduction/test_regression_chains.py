@@ -8,7 +8,8 @@ import torch
 from entropy_mcmc_reproduction import regression_chains
 from entropy_mcmc_reproduction.regression_chains import KINDS, Course, Networks, Noise
 from entropy_mcmc_reproduction.regression_data import Splits
-from entropy_mcmc_reproduction.regression_scores import GRID, fitted_noise, judge, log_density
+from entropy_mcmc_reproduction.regression_noise import NoisePosterior
+from entropy_mcmc_reproduction.regression_scores import judge
 
 LR, PRIOR, HORIZON = (0.1, 0.2), (0.5, 4.0), (10.0, 30.0)
 NUMBERS = {
@@ -102,21 +103,11 @@ def test_chains_of_a_split_share_its_noise_variance():
     torch.testing.assert_close(noise.heats, torch.tensor([1.05, 1.05, 0.1, 0.1]))
 
 
-def test_noise_is_fitted_where_the_density_is_highest():
-    means = torch.tensor([[[0.0, 0.0]], [[1.0, 1.0]]])
-    targets = torch.tensor([[0.5, -0.5]])
-    noise, best = fitted_noise(means, targets)
-    assert noise.shape == best.shape == (1,)
-    other = [float(log_density(means.double(), targets.double(), g[None])) for g in GRID]
-    assert float(best) == max(other)
-    lost, score = fitted_noise(means * math.nan, targets)
-    assert float(score) == -math.inf
-    assert torch.isfinite(lost).all()
-
-
 def test_scores_of_one_gaussian(splits):
     means = splits.judged_targets[None] + 0.5  # every error is 0.5
-    found = judge(means, splits, torch.tensor([0.25, 1e-4]))
+    points = torch.tensor([[0.25, math.inf], [1e-4, math.inf]], dtype=torch.float64)
+    sure = NoisePosterior(points, torch.eye(2, dtype=torch.float64).log(), torch.zeros(2))
+    found = judge(means, splits, sure)
     wanted = -0.5 * (1 + math.log(0.25) + math.log(2 * math.pi)) - math.log(2.0)
     assert found["log_likelihood"][0] == pytest.approx(wanted)
     assert found["rmse"] == pytest.approx([1.0, 1.5])
