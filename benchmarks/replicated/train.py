@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entropy_mcmc import SAM, EntropyMCMC
+from entropy_mcmc import EntropyMCMC
 from tournament import methods, own, readouts, schedule, trajectory
-from tournament.optimizers import build, weight_decay
+from tournament.optimizers import build
 from tournament.settings import Settings
 from tournament.tasks import Task
 
-RHO = 0.05  # of SAM, its authors'
 SAMPLES = 8  # networks kept, as of EMCMC
 
 
@@ -34,7 +33,7 @@ class Trained:
 
 def settings_of(task: Task, name: str, seed: int) -> Settings:
     """The tournament's settings of the first chain of a method."""
-    method = methods.METHODS[name]
+    method = methods.by_name(name)
     return methods.trajectories(method, task, seed, own.knobs(method, task))[0]
 
 
@@ -85,25 +84,15 @@ def sample_steps(steps: int, y: int, noise_from: float) -> list[int]:
 
 
 def sam(task: Task, seed: int) -> Trained:
-    """SAM with SGD's settings and half of its steps, since each takes two gradients."""
-    settings = settings_of(task, "SGD", seed)
+    """SAM as the tournament has it: SGD's settings, half of its steps."""
+    settings = settings_of(task, "SAM", seed)
     split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
-    steps, refreshed = lengths(settings, task, model)
-    steps //= 2
-    decay = weight_decay(settings.prior_variance, task.train, 1.0)
-    options = {"rho": RHO, "momentum": settings.momentum, "weight_decay": decay}
-    optimizer = SAM(model.parameters(), settings.lr, **options)
+    gradients, refreshed = lengths(settings, task, model)
+    steps = gradients // settings.gradients_per_step
+    optimizer = build(settings, task, model.parameters(), task.train, steps)
     for step in range(steps):
         trajectory.drive(optimizer, settings, step, steps)
-        x, y = batch(split, task, settings, step)
-
-        def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
-            optimizer.zero_grad()
-            loss = trajectory.loss_of(model(x), y, task.regression)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
-
-        optimizer.step(closure)
+        trajectory.advance(model, optimizer, settings, split, task, step)
     last = refreshed_copy(model, split, refreshed)
     return Trained({"last": readouts.ask(last, split)[None]}, {"theta": last})
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from entropy_mcmc_reproduction.jobs import Job, Place
 from tournament import own
-from tournament.methods import METHODS, Method, answers, trajectories
+from tournament.methods import Method, answers, trajectories
 from tournament.scores import measures
 from tournament.settings import Settings
 from tournament.store import Store
@@ -71,8 +71,3 @@ def _made(run: Settings, store: Store) -> None:
 def store_of(place: Place) -> Store:
     """The tournament's store, or one in the work folder."""
     return Store(Path(os.environ.get("EMCMC_RUNS") or place.work / "store").expanduser())
-
-
-def by_name(name: str) -> Method:
-    """A method of the tournament."""
-    return METHODS[name]

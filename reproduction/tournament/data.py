@@ -24,12 +24,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Data:
-    """What a run may see (training, validation) and what it is judged on."""
+    """What a run may see (training, validation) and what it is judged on.
+
+    `black` is a black pixel, normalised, by channel; None for tables.
+    """
 
     train: Rows
     validation: Rows
     test: Rows
     ood: tuple[Tensor, ...] = ()
+    black: Tensor | None = None
 
     def asked(self) -> Tensor:
         """All inputs that a network is asked about, in the order validation, test, OOD."""
@@ -59,7 +63,8 @@ def normalised(split: Data, source: Dataset, others: Sequence[Tensor]) -> Data:
         Rows(source.normalise(part.x), part.y)
         for part in (split.train, split.validation, split.test)
     )
-    return Data(train, validation, test, tuple(source.normalise(other) for other in others))
+    black = source.normalise(torch.zeros_like(source.inputs[:1]))[..., :1, :1]
+    return Data(train, validation, test, tuple(source.normalise(o) for o in others), black)
 
 
 def digits(rows: int, seed: int) -> Data:

@@ -7,7 +7,7 @@ are plain settings, so that methods whose settings agree share them in the store
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ _SWA = {"floor": 0.2, "settle": 0.75}
 _SNAPSHOTS = {"cycles": 4, "samples": 1, "noise_from": 0.5}
 _NOISY = ("lr", "prior_variance", "temperature")
 _GUIDED = (*_NOISY, "horizon")
+_GAUSSIAN = ("lr", "prior_variance", "scale")
+_ONE = {"samples": 1}
 
 METHODS = {
     method.name: method
@@ -72,6 +74,25 @@ METHODS = {
         Method("EMCMC ×4", "emcmc", "samples", chains=4, kept=4, open=_GUIDED),
     )
 }
+# Of the reproduction only: the leagues do not have them.
+RIVALS = {
+    method.name: method
+    for method in (
+        Method("SAM", "sam", "last", fixed=_ONE, open=("lr", "prior_variance", "rho")),
+        Method("bSAM", "bsam", "draws", fixed=_ONE, open=(*_GAUSSIAN, "rho")),
+        Method("IVON", "ivon", "draws", fixed=_ONE, open=_GAUSSIAN),
+        Method("Entropy-SGD", "entropy-sgd", "last", fixed=_ONE),
+        Method("Entropy-SGLD", "entropy-sgld", "samples", open=_NOISY),
+    )
+}
+AUGMENTED = {
+    f"{name}, augmented": replace(
+        METHODS[name],
+        name=f"{name}, augmented",
+        fixed={**METHODS[name].fixed, "augmented": True},
+    )
+    for name in ("SGD", "SGHMC", "EMCMC", "ensemble 4", "SGHMC ×4", "EMCMC ×4")
+}
 FEW = (
     "SGD",
     "EMA",
@@ -85,6 +106,14 @@ FEW = (
     "EMCMC ×4",
 )
 START = Method("AdamW start", "start", "last", open=())
+
+
+def by_name(name: str) -> Method:
+    """The method, of the leagues or of the reproduction only."""
+    known = {**METHODS, **RIVALS, **AUGMENTED}
+    if name not in known:
+        raise ValueError(f"method must be one of {', '.join(known)}, got {name!r}")
+    return known[name]
 
 
 def methods_of(task: Task) -> list[Method]:

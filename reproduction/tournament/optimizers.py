@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from entropy_mcmc import SGHMC, SGLD, EntropyMCMC, units
-from tournament.settings import Settings
+from entropy_mcmc import BSAM, SAM, SGHMC, SGLD, EntropyMCMC, EntropySGD, EntropySGLD, units
+from tournament.ivon import IVON
+from tournament.settings import NESTED, Settings
 from tournament.tasks import NOISE_VARIANCE, Task
 
 LEAST_HORIZON = 4.0  # steps; shorter ones make θ and θ_a oscillate
@@ -46,34 +48,43 @@ def build(
             params, lr=settings.lr, momentum=settings.momentum, weight_decay=decay
         )
     temperature, seed = settings.temperature * unit(task), 1000 * settings.seed + settings.chain
+    common: dict[str, Any] = {"weight_decay": decay, "num_data": rows}
+    if settings.optimizer == "sam":
+        return SAM(params, settings.lr, rho=settings.rho, momentum=settings.momentum, **common)
+    common["seed"] = seed
+    if settings.optimizer == "ivon":
+        common["num_data"] = rows / unit(task)
+        return IVON(params, settings.lr, initial_scale=settings.scale, **common)
+    common["temperature"] = temperature
+    if settings.optimizer == "bsam":
+        return BSAM(params, settings.lr, rho=settings.rho, initial_scale=settings.scale, **common)
+    if settings.optimizer in NESTED:
+        eta = units.eta_of_horizon(units.nested_horizon(settings.inner_steps), settings.lr, rows)
+        inner = {"inner_lr": settings.lr, "inner_steps": settings.inner_steps}
+        make = EntropySGD if settings.optimizer == "entropy-sgd" else EntropySGLD
+        return make(params, peak_lr(settings), eta=eta, **inner, **common)
     if settings.optimizer == "sgld":
-        return SGLD(
-            params,
-            settings.lr,
-            num_data=rows,
-            temperature=temperature,
-            weight_decay=decay,
-            seed=seed,
-        )
+        return SGLD(params, settings.lr, **common)
+    common["momentum"] = settings.momentum
     if settings.optimizer == "sghmc":
-        return SGHMC(
-            params,
-            settings.lr,
-            num_data=rows,
-            momentum=settings.momentum,
-            temperature=temperature,
-            weight_decay=decay,
-            seed=seed,
-        )
+        return SGHMC(params, settings.lr, **common)
     return EntropyMCMC(
         params,
         settings.lr,
-        num_data=rows,
         eta=units.eta_of_horizon(max(LEAST_HORIZON, settings.horizon * steps), settings.lr, rows),
-        momentum=settings.momentum,
-        temperature=temperature,
-        weight_decay=decay,
         replicas=replicas,
         guide_update=settings.guide_update,
-        seed=seed,
+        **common,
     )
+
+
+def peak_lr(settings: Settings) -> float:
+    """Peak of the lr that the schedule moves.
+
+    The nested methods' is the outer one, which moves θ onto the mean of its inner chain; the inner
+    lr stays.
+    """
+    if settings.optimizer in NESTED:
+        # ηN, by the η above.
+        return units.nested_horizon(settings.inner_steps) * settings.lr
+    return settings.lr

@@ -2,7 +2,8 @@
 
 All settings are those of `entropy_mcmc.recipes`: the same prior, lr and momentum for all methods
 (SGLD, which has no momentum, has four times the lr), the same part of the run from which networks
-are kept and, where there is noise, the same temperature.
+are kept and, where there is noise, the same temperature. What the recipe does not know of the
+reproduction's rivals is their authors': `RIVALS`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,18 @@ from entropy_mcmc import recipes
 from tournament.methods import Method
 from tournament.optimizers import unit
 from tournament.tasks import Task
+
+# Beside prior and momentum. SAM: Foret et al. (2021). bSAM: Möllenhoff and Khan (2023), ResNets;
+# its Gaussian has T = 1. IVON: Shen et al. (2024), ResNets. Entropy-SGD: Chaudhari et al. (2017),
+# with SGLD's lr in the inner chain, which has no momentum either.
+RIVALS: dict[str, dict[str, Any]] = {
+    "sam": {"rho": 0.05},
+    "bsam": {"lr": 0.5, "rho": 0.01, "scale": 1.0, "temperature": 1.0},
+    "ivon": {"lr": 0.2, "scale": 0.5},
+    "entropy-sgd": {"inner_steps": 5, "temperature": 1e-4},
+    "entropy-sgld": {"inner_steps": 5},
+}
+AS_SGLD = ("entropy-sgd", "entropy-sgld")
 
 
 def recipe(task: Task, chains: int = 1, passes: float | None = None) -> recipes.Recipe:
@@ -29,11 +42,11 @@ def knobs(method: Method, task: Task, passes: float | None = None) -> dict[str, 
     if method.optimizer == "adamw":
         return {"lr": 1e-3, "weight_decay": 1e-2}
     made = recipe(task, method.chains, passes)
-    values = made.settings(method.optimizer)
-    knobs: dict[str, Any] = {"lr": values["lr"], "prior_variance": made.prior_variance}
+    values = made.settings("sgld" if method.optimizer in AS_SGLD else method.optimizer)
+    knobs: dict[str, Any] = {"lr": values.get("lr"), "prior_variance": made.prior_variance}
     knobs |= {"momentum": values.get("momentum", 0.0), "noise_from": made.burn_in}
     if "temperature" in values:
         knobs["temperature"] = made.temperature
     if method.optimizer == "emcmc":
         knobs |= {"horizon": round(made.horizon / made.steps, 6), "coupled": made.coupled}
-    return knobs
+    return knobs | RIVALS.get(method.optimizer, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +13,13 @@ from torch.optim import Optimizer
 from entropy_mcmc import EntropyMCMC
 from tournament import laplace, schedule
 from tournament.data import Data
-from tournament.settings import Settings
+from tournament.settings import GAUSSIAN, NESTED, Settings
 from tournament.swag import Moments
 
 ROWS_AT_ONCE = 1000
+DRAWS = 8  # networks of a Gaussian
+# They pass batches through other weights than θ: its batch-norm statistics are made anew.
+ASTRAY = ("sam", *NESTED)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
@@ -75,7 +79,7 @@ class Recorder:
     def after(self, step: int, sampler: Optimizer) -> None:
         """Take in the network after this step."""
         if schedule.is_sample(self.settings, step, self.steps):
-            self.samples.append(ask(self.model, self.split))
+            self.samples.append(self._now())
             if isinstance(sampler, EntropyMCMC):
                 with sampler.guide():
                     weights = vector(self.model)
@@ -86,13 +90,19 @@ class Recorder:
             if self._is_settled(step):
                 self.moments.add(weights)
 
+    def _now(self) -> np.ndarray:
+        """Outputs of the network as it is."""
+        if self.settings.optimizer in ASTRAY and has_batchnorm(self.model):
+            return self._of_copy(vector(self.model), share=self.settings.samples)[0]
+        return ask(self.model, self.split)
+
     def _is_settled(self, step: int) -> bool:
         """Whether SWA takes this step: about 20 of its constant phase."""
         first = int(self.settings.settle * self.steps)
         every = max(1, (self.steps - first) // 20)
         return self.settings.settle < 1 and step >= first and (step - first) % every == 0
 
-    def outputs(self) -> dict[str, np.ndarray]:
+    def outputs(self, optimizer: Optimizer) -> dict[str, np.ndarray]:
         """Outputs by readout; "both" are θ and θ_a of the same steps, one after the other."""
         read_out = {"samples": np.stack(self.samples), "last": self.samples[-1][None]}
         if self.guides:
@@ -107,7 +117,14 @@ class Recorder:
             read_out["swag"] = np.concatenate([self._of_copy(d, share=8) for d in draws])
         if self.settings.optimizer == "sgd" and self.settings.prior_variance:
             read_out |= laplace.outputs(self.model, self.split, self.settings)
+        if self.settings.optimizer in GAUSSIAN:
+            read_out["draws"] = np.concatenate([self._drawn(optimizer, i) for i in range(DRAWS)])
         return read_out
+
+    def _drawn(self, optimizer: Any, number: int) -> np.ndarray:
+        with optimizer.sampled(number):
+            weights = vector(self.model)
+        return self._of_copy(weights, share=DRAWS)
 
     def _of_copy(self, weights: Tensor, share: int = 1) -> np.ndarray:
         """Outputs of the network with these weights; its refresh sees 1/share of the rows."""

@@ -10,8 +10,18 @@ from typing import Any
 VERSION = 1  # raise it when the same settings would give other numbers
 DECAYS = ("cosine", "constant", "linear", "exponential", "step")
 # Fields that came later: left out at these values, so that older runs keep their keys.
-LATER = {"after": None, "decay": "cosine", "guide_update": "euler"}
-OPTIMIZERS = ("start", "sgd", "adamw", "sgld", "sghmc", "emcmc")
+LATER = {
+    "after": None,
+    "decay": "cosine",
+    "guide_update": "euler",
+    "rho": 0.0,
+    "scale": 0.0,
+    "inner_steps": 0,
+    "augmented": False,
+}
+NESTED = ("entropy-sgd", "entropy-sgld")
+GAUSSIAN = ("bsam", "ivon")  # they fit a Gaussian, whose draws predict
+OPTIMIZERS = ("start", "sgd", "adamw", "sgld", "sghmc", "emcmc", "sam", *GAUSSIAN, *NESTED)
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class Settings:
         after: The trajectory from whose last network this one goes on; None starts anew.
         decay: How lr falls along a cycle; one of `DECAYS`.
         guide_update: Of EMCMC; all but "euler" need momentum 0.
+        rho: Radius of the neighbourhood; SAM and bSAM only.
+        scale: First curvature, s₀ of bSAM and h₀ of IVON; only theirs.
+        inner_steps: L of Entropy-SGD and Entropy-SGLD, whose lr is that of the inner chain.
+        augmented: Whether pictures are cropped and flipped at random.
     """
 
     task: str
@@ -63,12 +77,30 @@ class Settings:
     after: Settings | None = None
     decay: str = "cosine"
     guide_update: str = "euler"
+    rho: float = 0.0
+    scale: float = 0.0
+    inner_steps: int = 0
+    augmented: bool = False
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
         if self.decay not in DECAYS:
             raise ValueError(f"decay must be one of {DECAYS}, got {self.decay!r}")
+        if (self.inner_steps > 0) != (self.optimizer in NESTED):
+            raise ValueError(
+                f"inner_steps must be positive for {NESTED} and 0 for the others, "
+                f"got {self.inner_steps} for {self.optimizer!r}"
+            )
+
+    @property
+    def gradients_per_step(self) -> int:
+        """Two for SAM and bSAM, L for the nested methods, else one.
+
+        >>> Settings("digits", 0, "sam", 48, 0.1, rho=0.05).gradients_per_step
+        2
+        """
+        return self.inner_steps or (2 if self.optimizer in ("sam", "bsam") else 1)
 
     @property
     def key(self) -> str:

@@ -63,6 +63,8 @@ def _normed_digits(norm: str) -> tuple[Callable[[int], Data], int, Callable[[], 
 
 
 _FASHION = partial(data.images, "fashion-mnist", 6000, ("mnist", "kmnist"))
+_OOD = ("mnist", "kmnist", "notmnist")
+_ALL_FASHION = (partial(data.images, "fashion-mnist", 59_000, _OOD), 59_000)  # 1,000 validate
 _MNIST = partial(data.images, "mnist", 2000, ("fashion-mnist", "kmnist"))
 _CIFAR = partial(data.images, "cifar10", 3000, ("svhn",))
 _KIN8NM = partial(data.uci, "kin8nm", rows=4000)
@@ -121,6 +123,20 @@ TASKS = {
             seconds=8,
         ),
         Task("adamw-tokens", CONFIRM, *_TOKENS, 12, 64, 5, start=12, seconds=7),
+        Task(
+            "fashion-mlp-60k",
+            PAPER,
+            *_ALL_FASHION,
+            _mlp(784, 10, 256),
+            24,
+            128,
+            3,
+            tried=False,
+            seconds=118,
+        ),
+        Task(
+            "fashion-cnn-60k", PAPER, *_ALL_FASHION, _BN_CNN, 12, 128, 3, tried=False, seconds=320
+        ),
         Task("digits-bn", PAPER, *_normed_digits("bn"), 48, 64, 10, seconds=5),
         Task("digits-frn", PAPER, *_normed_digits("frn"), 48, 64, 10, seconds=6),
     )

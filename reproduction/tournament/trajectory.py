@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from entropy_mcmc.data import order
 from entropy_mcmc.errors import NonFiniteError
 from tournament import readouts, schedule
+from tournament.augmentation import augmented
 from tournament.data import Data, Rows
-from tournament.optimizers import build
+from tournament.ivon import IVON
+from tournament.optimizers import build, peak_lr
 from tournament.settings import Settings
 from tournament.tasks import TASKS, Task
 
@@ -107,9 +109,21 @@ def batch(rows: Rows, size: int, settings: Settings, step: int) -> tuple[Tensor,
     """Rows of one step: a new order for each pass, of its own for each chain."""
     per_pass = len(rows.x) // size
     epoch, place = divmod(step, per_pass)
-    seed = 1_000_000 + 1000 * settings.seed + settings.chain
-    chosen = order(seed, epoch, len(rows.x))[place * size : (place + 1) * size]
+    chosen = order(batch_seed(settings), epoch, len(rows.x))[place * size : (place + 1) * size]
     return rows.x[chosen], rows.y[chosen]
+
+
+def batch_seed(settings: Settings) -> int:
+    """Seed of the order of rows, and of their augmentation."""
+    return 1_000_000 + 1000 * settings.seed + settings.chain
+
+
+def fed(split: Data, size: int, settings: Settings, step: int) -> tuple[Tensor, Tensor]:
+    """What the network sees at a step: a batch, augmented if the settings say so."""
+    x, y = batch(split.train, size, settings, step)
+    if settings.augmented:
+        x = augmented(x, split.black, batch_seed(settings), step)
+    return x, y
 
 
 def loss_of(outputs: Tensor, targets: Tensor, regression: bool) -> Tensor:
@@ -133,24 +147,57 @@ def learn(
     return value
 
 
+def advance(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: Settings,
+    split: Data,
+    task: Task,
+    step: int,
+) -> float:
+    """Make one step, with as many gradients as the optimizer takes; returns its first loss.
+
+    The nested methods take a new batch for each gradient, SAM and bSAM one for both.
+    """
+    if not (isinstance(optimizer, IVON) or getattr(optimizer, "needs_closure", False)):
+        return learn(model, optimizer, *fed(split, task.batch, settings, step), task)
+    fresh = settings.inner_steps or 1
+    batches = [fed(split, task.batch, settings, fresh * step + i) for i in range(fresh)]
+    losses: list[float] = []
+
+    def closure() -> Tensor:
+        x, y = batches[len(losses) % fresh]
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y, task.regression)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(loss.detach()))
+        return loss
+
+    optimizer.step(closure)  # type: ignore[arg-type]
+    if not np.isfinite(losses).all():
+        raise FloatingPointError(f"losses {losses}")
+    assert len(losses) == settings.gradients_per_step
+    return losses[0]
+
+
 def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run) -> None:
     rows = len(split.train.x)
     norm = readouts.has_batchnorm(model)
     refreshed = schedule.refresh_rows(settings.passes, task.passes, rows) if norm else 0
-    steps = schedule.steps_of(settings.passes, rows, task.batch, refreshed)
+    gradients = schedule.steps_of(settings.passes, rows, task.batch, refreshed)
+    steps = max(1, gradients // settings.gradients_per_step)
     optimizer = build(settings, task, model.parameters(), rows, steps)
     recorder = readouts.Recorder(settings, split, model, steps, refreshed)
     losses = []
     for step in range(steps):
         drive(optimizer, settings, step, steps)
-        x, y = batch(split.train, task.batch, settings, step)
-        losses.append(learn(model, optimizer, x, y, task))
+        losses.append(advance(model, optimizer, settings, split, task, step))
         recorder.after(step, optimizer)
-    made.cost = steps * task.batch + refreshed / 3
+    made.cost = steps * settings.gradients_per_step * task.batch + refreshed / 3
     if settings.after is not None:
         made.cost += _ended(settings.after)[1]
     made.train_loss = float(np.mean(losses[-max(1, steps // 10) :]))
-    made.outputs = recorder.outputs()
+    made.outputs = recorder.outputs(optimizer)
     if not all(np.isfinite(values).all() for values in made.outputs.values()):
         raise FloatingPointError("outputs are not finite")
 
@@ -158,7 +205,7 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
 def drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
     """Give the optimizer the lr of a step, and switch noise and coupling."""
     for group in optimizer.param_groups:
-        group["lr"] = settings.lr * schedule.lr_factor(settings, step, steps)
+        group["lr"] = peak_lr(settings) * schedule.lr_factor(settings, step, steps)
         noisy = schedule.is_noisy(settings, step, steps)
         if "noise" in group:
             group["noise"] = noisy

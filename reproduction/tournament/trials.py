@@ -24,8 +24,15 @@ RANGES = {  # low and high, drawn evenly in logarithm
     "horizon": (0.02, 1.0),
     "average": (0.01, 0.3),
     "weight_decay": (1e-4, 1.0),
+    "rho": (0.005, 0.5),
+    "scale": (0.05, 5.0),
 }
-LR_SCALE = {"adamw": 0.02, "sgld": 10.0}  # of the range of lr; SGD's is 1
+LR_SCALE = {
+    "adamw": 0.02,
+    "bsam": 5.0,
+    "ivon": 2.0,
+    **dict.fromkeys(("sgld", "entropy-sgd", "entropy-sgld"), 10.0),
+}  # of the range of lr; SGD's is 1
 
 
 def candidates(method: Method, base: Knobs) -> list[dict[str, float]]:
