@@ -6,49 +6,7 @@ second half), one thing changed at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-TASK = "digits"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table.
-
-    Attributes:
-        label: Name of its results; variants of the same name are the same runs.
-        text: In the table.
-        changes: Settings that differ from the recipe's.
-        method: Of the tournament.
-        task: Of the tournament.
-        method_changes: Fields of the method that differ.
-        paper: The paper's accuracy in per cent, on CIFAR-10; None if it has none.
-    """
-
-    label: str
-    text: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    method: str = "EMCMC"
-    task: str = TASK
-    method_changes: Mapping[str, Any] = field(default_factory=dict)
-    paper: float | None = None
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """One table of the paper's appendix.
-
-    `claims` are (text, ours, theirs): that ours is better, in NLL and in accuracy.
-    """
-
-    title: str
-    where: str
-    column: str
-    variants: Sequence[Variant]
-    claims: Sequence[tuple[str, str, str]]
-    note: str = ""
+from entropy_mcmc_reproduction.study import Study, Variant, against_all
 
 
 def _recipe(text: str, paper: float | None = None) -> Variant:
@@ -62,7 +20,7 @@ _PAPER_T = {
 _LEVELS = ("1", "0.1", "0.02", "0.01", "1e-3", "1e-4", "1e-6")
 
 
-def _temperatures() -> Ablation:
+def _temperatures() -> Study:
     variants = [
         Variant(
             "emcmc" if (method, t) == ("EMCMC", "0.02") else f"{method.lower()}-T{t}",
@@ -84,15 +42,10 @@ def _temperatures() -> Ablation:
         for m in _PAPER_T
     ]
     note = "The paper's accuracies are with augmentation, ours without."
-    return Ablation("temperature", "appendix, temperature table", "T", variants, claims, note)
+    return Study("temperature", "appendix, temperature table", "T", variants, claims, note=note)
 
 
-def _against(text: str, ours: str, variants: Sequence[Variant]) -> list[tuple[str, str, str]]:
-    """`ours` is better than every other variant."""
-    return [(text.format(v.text), ours, v.label) for v in variants if v.label != ours]
-
-
-def _burn_in() -> Ablation:
+def _burn_in() -> Study:
     parts = ((0.0, 95.61), (0.2, 95.62), (0.4, 95.57), (0.6, 95.67), (0.8, 95.72), (0.94, 95.41))
     variants = [
         Variant(f"emcmc-burn{part:g}", f"{part:g}", {"noise_from": part}, paper=paper)
@@ -100,12 +53,12 @@ def _burn_in() -> Ablation:
     ]
     variants.insert(3, _recipe("0.5 (recipe)"))
     note = "Samples are spread over the noisy part. The paper has four cycles of 50 passes."
-    claims = _against("a burn-in of 0.8 is better than {}", "emcmc-burn0.8", variants)
+    claims = against_all("a burn-in of 0.8 is better than {}", "emcmc-burn0.8", variants)
     place = "appendix, burn-in table"
-    return Ablation("SGD burn-in", place, "part without noise", variants, claims, note)
+    return Study("SGD burn-in", place, "part without noise", variants, claims, note=note)
 
 
-def _eta() -> Ablation:
+def _eta() -> Study:
     parts = (0.01, 0.05, 1.0, 5.0)
     variants = [Variant(f"emcmc-horizon{p:g}", f"{p:g}", {"horizon": p}) for p in parts]
     variants.insert(2, _recipe("0.2 (recipe)"))
@@ -116,10 +69,10 @@ def _eta() -> Ablation:
         (text.format(word), "emcmc", v.label) for (text, v), word in zip(ends, words, strict=True)
     ]
     column = "ηN/lr as a part of all steps"
-    return Ablation("variance of the guide", "appendix, η figure", column, variants, claims, note)
+    return Study("variance of the guide", "appendix, η figure", column, variants, claims, note=note)
 
 
-def _gibbs() -> Ablation:
+def _gibbs() -> Study:
     plain = {"momentum": 0.0, "lr": 0.4}
     variants = [
         Variant(f"emcmc-{rule}", rule, {**plain, "guide_update": rule})
@@ -128,10 +81,12 @@ def _gibbs() -> Ablation:
     note = "Without momentum, which `exact` and `gibbs` do not have, at four times the lr."
     claims = [("joint updates are better than Gibbs-like ones", "emcmc-euler", "emcmc-gibbs")]
     column = "update of the guide"
-    return Ablation("joint against Gibbs-like updates", "appendix", column, variants, claims, note)
+    return Study(
+        "joint against Gibbs-like updates", "appendix", column, variants, claims, note=note
+    )
 
 
-def _schedules() -> Ablation:
+def _schedules() -> Study:
     papers = {"constant": 88.04, "linear": 87.89, "exponential": 87.75, "step": 89.59}
     variants = [
         Variant(f"emcmc-{kind}", kind, {"decay": kind}, paper=paper)
@@ -141,12 +96,12 @@ def _schedules() -> Ablation:
     variants.append(Variant("emcmc-cyclical", "cyclical, 4 cycles", four, paper=89.93))
     variants.append(_recipe("one cosine (recipe)"))
     note = "The paper's row is on CIFAR-100 by its caption."
-    claims = _against("the cyclical schedule is better than: {}", "emcmc-cyclical", variants)
+    claims = against_all("the cyclical schedule is better than: {}", "emcmc-cyclical", variants)
     place = "appendix, schedule table"
-    return Ablation("step-size schedules", place, "schedule of lr", variants, claims, note)
+    return Study("step-size schedules", place, "schedule of lr", variants, claims, note=note)
 
 
-def _sample_set() -> Ablation:
+def _sample_set() -> Study:
     # The readout "both" alternates θ and θ_a; every second of its 16 networks is a guide.
     variants = [
         _recipe("θ (recipe)", 95.58),
@@ -156,12 +111,12 @@ def _sample_set() -> Ablation:
         ),
     ]
     note = "Both together are twice as many networks as either alone, of the same chain."
-    claims = _against("both together are better than {} alone", "emcmc-both", variants)
+    claims = against_all("both together are better than {} alone", "emcmc-both", variants)
     place = "appendix, sample-set table"
-    return Ablation("composition of the sample set", place, "networks", variants, claims, note)
+    return Study("composition of the sample set", place, "networks", variants, claims, note=note)
 
 
-def _normalisation() -> Ablation:
+def _normalisation() -> Study:
     variants = [
         _recipe("none (recipe)"),
         Variant("emcmc-bn", "batch norm, statistics made anew", task="digits-bn", paper=95.47),
@@ -170,7 +125,7 @@ def _normalisation() -> Ablation:
     note = "The paper's third way, statistics borrowed from θ, is not in this edition."
     claims = [("batch norm is better than FRN", "emcmc-bn", "emcmc-frn")]
     place = "appendix, normalisation table"
-    return Ablation("normalisation layers", place, "normalisation", variants, claims, note)
+    return Study("normalisation layers", place, "normalisation", variants, claims, note=note)
 
 
 ABLATIONS = {

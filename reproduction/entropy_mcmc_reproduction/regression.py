@@ -41,7 +41,7 @@ _COMMON = {
     "keep_from": 0.75,
     "validation_part": 0.2,
     # Chosen by `regression_choice`; tails as text, since JSON has no infinity.
-    "noise": {"tails": ["inf"], "rows": 0.0, "variance": 1.0},
+    "noise": {"tails": ["2", "3", "4", "6", "8", "16", "32", "inf"], "rows": 0.0, "variance": 1.0},
 }
 _FULL = {"passes": 300, "least": 8000, "most": 60_000, "trials": 6, "finalists": 2, "splits": None}
 _SMOKE = {"passes": 2, "least": 160, "most": 160, "trials": 2, "finalists": 1, "splits": 2}

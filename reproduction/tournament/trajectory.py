@@ -109,8 +109,11 @@ def batch(rows: Rows, size: int, settings: Settings, step: int) -> tuple[Tensor,
     """Rows of one step: a new order for each pass, of its own for each chain."""
     per_pass = len(rows.x) // size
     epoch, place = divmod(step, per_pass)
-    chosen = order(batch_seed(settings), epoch, len(rows.x))[place * size : (place + 1) * size]
+    chosen = _order(batch_seed(settings), epoch, len(rows.x))[place * size : (place + 1) * size]
     return rows.x[chosen], rows.y[chosen]
+
+
+_order = lru_cache(maxsize=2)(order)  # a pass asks for the same order at every step
 
 
 def batch_seed(settings: Settings) -> int:

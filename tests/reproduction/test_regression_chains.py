@@ -9,7 +9,7 @@ from entropy_mcmc_reproduction import regression_chains
 from entropy_mcmc_reproduction.regression_chains import KINDS, Course, Networks, Noise
 from entropy_mcmc_reproduction.regression_data import Splits
 from entropy_mcmc_reproduction.regression_noise import NoisePosterior
-from entropy_mcmc_reproduction.regression_scores import judge
+from entropy_mcmc_reproduction.regression_scores import SCORES, judge
 
 LR, PRIOR, HORIZON = (0.1, 0.2), (0.5, 4.0), (10.0, 30.0)
 NUMBERS = {
@@ -112,6 +112,33 @@ def test_scores_of_one_gaussian(splits):
     assert found["log_likelihood"][0] == pytest.approx(wanted)
     assert found["rmse"] == pytest.approx([1.0, 1.5])
     assert found["coverage"] == [1.0, 0.0]
+
+
+def naive_scores(means, v, targets, unit):
+    """Log-likelihood, RMSE and coverage of a mixture, row by row."""
+    total, squares, covered = 0.0, 0.0, 0
+    for row, target in enumerate(targets):
+        gaps = [target - m[row] for m in means]
+        parts = [math.exp(-g * g / (2 * v)) / math.sqrt(2 * math.pi * v) for g in gaps]
+        total += math.log(sum(parts) / len(parts)) - math.log(unit)
+        squares += (sum(gaps) / len(gaps)) ** 2
+        level = sum(0.5 * (1 + math.erf(g / math.sqrt(2 * v))) for g in gaps)
+        covered += 0.025 <= level / len(gaps) <= 0.975
+    count = len(targets)
+    return total / count, unit * math.sqrt(squares / count), covered / count
+
+
+def test_scores_of_a_mixture_are_those_of_the_naive_version(splits):
+    draws = torch.Generator().manual_seed(1)
+    means = splits.judged_targets + 0.5 * torch.randn(4, 2, 15, generator=draws)
+    points = torch.tensor([[0.25, math.inf]], dtype=torch.float64)
+    sure = NoisePosterior(points, torch.zeros(2, 1, dtype=torch.float64), torch.zeros(2))
+    found = judge(means, splits, sure)
+    for split in range(2):
+        targets = splits.judged_targets[split].tolist()
+        wanted = naive_scores(means[:, split].tolist(), 0.25, targets, float(splits.units[split]))
+        got = [found[name][split] for name in SCORES]
+        assert got == pytest.approx(wanted, rel=1e-5)
 
 
 def test_kept_networks_are_spread_over_the_last_part():

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats as distributions
 
 from entropy_mcmc_reproduction import effects, regression, regression_view, stored_runs
-from entropy_mcmc_reproduction.ablation_table import ABLATIONS
 from entropy_mcmc_reproduction.claims import Claim, verdicts
 from entropy_mcmc_reproduction.items import MODULES, item
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.published import PUBLISHED
 from entropy_mcmc_reproduction.running import reproduce
 from entropy_mcmc_reproduction.seeds import by_seed, paired
+from entropy_mcmc_reproduction.study_items import STUDIES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 from tournament.settings import Settings
 
@@ -157,11 +157,11 @@ def test_the_search_of_the_regressions_never_sees_the_test_rows(monkeypatch):
     assert other["log_likelihood"] != whole["log_likelihood"]
 
 
-def test_claims_of_the_ablations_name_variants_that_exist():
-    for name, ablation in ABLATIONS.items():
-        labels = {v.label for v in ablation.variants}
-        assert len(labels) == len(ablation.variants), name
-        for _, ours, theirs in ablation.claims:
+def test_claims_of_the_studies_name_variants_that_exist():
+    for name, study in STUDIES.items():
+        labels = {v.label for v in study.variants}
+        assert len(labels) == len(study.variants), name
+        for _, ours, theirs in study.claims:
             assert {ours, theirs} <= labels
 
 

@@ -1,4 +1,4 @@
-"""Logistic regression, UCI and Fashion-MNIST at smoke scale; stacks against single problems."""
+"""Logistic regression, UCI and Fashion-MNIST at smoke scale, interrupted and continued."""
 
 import json
 import math
@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc_reproduction import fashion, logistic, stacks, uci, uci_view
+from entropy_mcmc_reproduction import fashion, logistic
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.jobs import Place, ordered, read
 from entropy_mcmc_reproduction.running import reproduce
 from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED
 from entropy_mcmc_reproduction.trials import latin
 
-ITEMS = ["logistic", "uci", "fashion"]
+ITEMS = ["logistic", "regression", "fashion"]
 GAIN = re.compile(r"(better|worse) by ([\d.]+)(?: ± ([\d.]+))?")
 
 
@@ -82,9 +82,9 @@ def test_interrupted_between_jobs_it_continues_to_the_same_table(whole, tmp_path
 
 
 def test_killed_it_continues_to_the_same_table(whole, tmp_path):
-    command = [sys.executable, "-m", "entropy_mcmc", "reproduce", "uci", "--scale", "smoke"]
+    command = [sys.executable, "-m", "entropy_mcmc", "reproduce", "regression", "--scale", "smoke"]
     command += ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
-    runs = tmp_path / "results" / "smoke" / "runs" / "uci"
+    runs = tmp_path / "results" / "smoke" / "runs" / "regression"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=_one_thread())
     try:
         while process.poll() is None and not list(runs.glob("*.json")):
@@ -94,11 +94,11 @@ def test_killed_it_continues_to_the_same_table(whole, tmp_path):
         process.wait()
     assert process.returncode == -signal.SIGKILL
     before = {path: path.stat().st_mtime_ns for path in runs.glob("*.json")}
-    assert 1 <= len(before) < 4
-    found = make("uci", tmp_path)
+    assert 1 <= len(before) < 5
+    found = make("regression", tmp_path)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert found["rows"] == whole["uci"]["rows"]
-    assert found["verdicts"] == whole["uci"]["verdicts"]
+    assert found["rows"] == whole["regression"]["rows"]
+    assert found["verdicts"] == whole["regression"]["verdicts"]
 
 
 def _one_thread():
@@ -140,7 +140,7 @@ def test_laptop_jobs_have_equal_trials_for_every_method(name, tmp_path):
         assert all(j.settings["config"]["data"]["options"]["validation"] for j in trials)
     else:
         counts = {job.settings["trials"] for job in jobs}
-        assert len(jobs) == {"logistic": 4, "uci": 36}[name]
+        assert len(jobs) == {"logistic": 4, "regression": 45}[name]
     assert len(counts) == 1
 
 
@@ -186,82 +186,6 @@ def test_mean_over_time_is_the_trapezoid_rule_and_marks_divergence():
     first, second = logistic._area(curve)
     assert first == pytest.approx((0.75 + 0.375) / 2)
     assert second > 100
-
-
-def naive_scores(means, noise, targets, unit):
-    """Log-likelihood, RMSE and coverage of a mixture, row by row."""
-    total, squares, covered = 0.0, 0.0, 0
-    for row, target in enumerate(targets):
-        gaps = [target - m[row] for m in means]
-        parts = [
-            math.exp(-g * g / (2 * v)) / math.sqrt(2 * math.pi * v)
-            for g, v in zip(gaps, noise, strict=True)
-        ]
-        total += math.log(sum(parts) / len(parts)) - math.log(unit)
-        squares += (sum(gaps) / len(gaps)) ** 2
-        level = sum(
-            0.5 * (1 + math.erf(g / math.sqrt(2 * v))) for g, v in zip(gaps, noise, strict=True)
-        )
-        covered += 0.025 <= level / len(gaps) <= 0.975
-    count = len(targets)
-    return total / count, unit * math.sqrt(squares / count), covered / count
-
-
-def small_splits():
-    values, test = uci.read("diabetes", None, 2)
-    return stacks.Splits.of(values, test)
-
-
-def test_scores_of_a_mixture_are_those_of_the_naive_version():
-    splits = small_splits()
-    settings = next(iter(uci.jobs("smoke", None))).settings
-    draws = stacks.sample("ensemble", {"lr": 0.02}, splits, {**settings, "steps": 80}, 0)
-    found = stacks.judge(draws, splits)
-    for split in range(2):
-        means = [m[split].tolist() for part, _ in draws for m in part]
-        noise = [float(v[split]) for _, part in draws for v in part]
-        assert len(means) == len(noise) == 4
-        wanted = naive_scores(
-            means, noise, splits.judged_targets[split].tolist(), float(splits.units[split])
-        )
-        got = [found[name][split] for name in uci_view.SCORES]
-        assert got == pytest.approx(wanted, rel=1e-5)
-
-
-def test_stacked_regression_gradient_is_that_of_each_network():
-    networks = stacks.Networks(small_splits(), 5, 2, seed=3)
-    state = networks.draws.get_state()
-    networks.backward(6)
-    networks.draws.set_state(state)
-    rows = torch.randint(networks.splits.inputs.shape[1], (4, 6), generator=networks.draws)
-    for index in range(4):
-        flat = networks.theta.detach()[index].clone().requires_grad_()
-        sizes = [math.prod(shape) for shape in networks.shapes]
-        first, shift, second, bias, log_noise = torch.split(flat, sizes)
-        split = index // 2
-        inputs = networks.splits.inputs[split, rows[index]]
-        targets = networks.splits.targets[split, rows[index]]
-        hidden = torch.relu(inputs @ first.view(10, 5) + shift)
-        mean = (hidden @ second.view(5, 1)).squeeze(1) + bias
-        F.gaussian_nll_loss(mean, targets, log_noise.exp().expand(6)).backward()
-        wanted = flat.grad * min(1.0, stacks.CLIP / float(flat.grad.norm()))
-        torch.testing.assert_close(networks.theta.grad[index], wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_test_rows_never_take_part_in_the_choice(monkeypatch):
-    settings = {**uci.jobs("smoke", None)[0].settings, "steps": 60}
-    values, test = uci.read("diabetes", None, 2)
-    spoilt = values.copy()
-    spoilt[test.any(0), -1] *= -50
-    # Only what both splits hold out is spoilt, so that the training rows stay as they are.
-    both = np.stack([test[0] | test[1]] * 2)
-    monkeypatch.setattr(uci, "read", lambda *_: (spoilt, both))
-    found = uci.compute(settings, Place(None, None))
-    monkeypatch.setattr(uci, "read", lambda *_: (values, both))
-    wanted = uci.compute(settings, Place(None, None))
-    assert found["chosen"] == wanted["chosen"]
-    assert found["validation_log_likelihood"] == wanted["validation_log_likelihood"]
-    assert found["rmse"] != wanted["rmse"]
 
 
 def test_trials_cover_every_range_evenly():

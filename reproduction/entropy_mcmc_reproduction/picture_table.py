@@ -1,0 +1,104 @@
+"""The comparisons of methods on pictures as data: regimes (a), (a+) and (b) of docs/protocol.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from entropy_mcmc_reproduction.study import Study, Variant
+
+ONE_CHAIN = (
+    "SGD",
+    "SAM",
+    "bSAM",
+    "IVON",
+    "SWA",
+    "EMA",
+    "snapshots",
+    "iterates",
+    "SGLD",
+    "SGHMC",
+    "EMCMC",
+    "guide",
+    "Entropy-SGD",
+    "Entropy-SGLD",
+)
+FOUR_CHAINS = ("ensemble 4", "iterates ×4", "SGHMC ×4", "EMCMC ×4")
+AUGMENTED = tuple(
+    f"{name}, augmented" for name in ("SGD", "SGHMC", "EMCMC", "ensemble 4", "SGHMC ×4", "EMCMC ×4")
+)
+FIVE = ("SGD", "SGHMC", "EMCMC", "SWA", "IVON")  # of 60,000 pictures, beside those of four chains
+RIVALS: dict[str, Sequence[str]] = {  # the ensemble also against one chain, at the same gradients
+    "EMCMC": (*(m for m in ONE_CHAIN if m not in ("EMCMC", "guide")), "ensemble 4"),
+    "EMCMC ×4": ("ensemble 4", "iterates ×4", "SGHMC ×4"),
+    "EMCMC, augmented": ("SGD, augmented", "SGHMC, augmented", "ensemble 4, augmented"),
+    "EMCMC ×4, augmented": ("ensemble 4, augmented", "SGHMC ×4, augmented"),
+}
+# The paper's NLL on CIFAR-10 (Table 1a: ResNet-18, all pictures, 200 passes).
+PAPER_NLL = {"SGD": "0.162 against 0.205", "SGLD": "0.162 against 0.167"}
+MEASURES = ("nll", "ece", "accuracy", "auroc")
+
+
+def slug(method: str) -> str:
+    """Name of a method in names of files."""
+    return method.replace(", ", "-").replace(" ", "-").replace("×", "x")
+
+
+def _study(
+    name: str,
+    title: str,
+    where: str,
+    seeds: int,
+    methods: Sequence[str],
+    papers: Mapping[str, str] | None = None,
+    task: str = "",
+) -> Study:
+    claims = [
+        (f"{ours} is better than {rival}", slug(ours), slug(rival))
+        for ours, rivals in RIVALS.items()
+        for rival in rivals
+        if ours in methods and rival in methods
+    ]
+    return Study(
+        title,
+        where,
+        "method",
+        [Variant(slug(m), m, method=m, task=task or name) for m in methods],
+        claims,
+        group=name,
+        seeds=seeds,
+        note="Each method by its recipe, without trials, at the same cost.",
+        measures=MEASURES,
+        claimed=MEASURES,
+        papers={("nll", slug("EMCMC"), slug(r)): text for r, text in (papers or {}).items()},
+        smoke_task="digits",
+    )
+
+
+_ALL, _BEYOND = (*ONE_CHAIN, *FOUR_CHAINS), "beyond the paper"
+_SIXTY = (*FIVE, "ensemble 4", "SGHMC ×4", "EMCMC ×4")
+PICTURES = {
+    "cifar": _study(
+        "cifar",
+        "CIFAR-10, 3,000 pictures, ResNet-8",
+        "Tables 1a, 2; calibration",
+        8,
+        _ALL,
+        PAPER_NLL,
+    ),
+    "cifar-augmented": _study(
+        "cifar-augmented",
+        "CIFAR-10 with crops and flips",
+        "Table 1a; augmentation table",
+        5,
+        AUGMENTED,
+        task="cifar",
+    ),
+    "fashion-mlp": _study("fashion-mlp", "Fashion-MNIST, 6,000 pictures, MLP", _BEYOND, 10, _ALL),
+    "fashion-cnn": _study("fashion-cnn", "Fashion-MNIST, 6,000 pictures, CNN", _BEYOND, 5, _ALL),
+    "fashion-mlp-60k": _study(
+        "fashion-mlp-60k", "Fashion-MNIST, all pictures, MLP", _BEYOND, 3, _SIXTY
+    ),
+    "fashion-cnn-60k": _study(
+        "fashion-cnn-60k", "Fashion-MNIST, all pictures, CNN", _BEYOND, 3, _SIXTY
+    ),
+}

@@ -1,0 +1,79 @@
+"""A study: runs of the tournament side by side, as data.
+
+Ablations (`ablation_table.py`) and the comparisons of methods on pictures (`picture_table.py`) are
+studies; `study_items.py` makes items of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table.
+
+    Attributes:
+        label: Name of its results; variants of the same name are the same runs.
+        text: In the table.
+        changes: Settings that differ from the recipe's.
+        method: Of the tournament.
+        task: Of the tournament.
+        method_changes: Fields of the method that differ.
+        paper: The paper's accuracy in per cent, on CIFAR-10; None if it has none.
+    """
+
+    label: str
+    text: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "EMCMC"
+    task: str = "digits"
+    method_changes: Mapping[str, Any] = field(default_factory=dict)
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table.
+
+    Attributes:
+        title: What it shows.
+        where: Its place in the paper.
+        column: What its rows are.
+        variants: Its rows.
+        claims: (text, ours, theirs): that ours is better, in each of `claimed`.
+        group: Folder of its results.
+        seeds: How many judge it.
+        note: What must be said beside it.
+        measures: Columns.
+        claimed: Measures that have verdicts.
+        papers: What the paper has for a claim, by (measure, ours, theirs).
+        smoke_task: Task of the smoke scale instead of its own; empty keeps them.
+    """
+
+    title: str
+    where: str
+    column: str
+    variants: Sequence[Variant]
+    claims: Sequence[tuple[str, str, str]]
+    group: str = "ablations"
+    seeds: int = 10
+    note: str = ""
+    measures: tuple[str, ...] = ("nll", "ece", "accuracy")
+    claimed: tuple[str, ...] = ("nll", "accuracy")
+    papers: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    smoke_task: str = ""
+
+    def paper_of(self, measure: str, ours: str, theirs: str) -> str:
+        """What the paper has for a claim: given, or the two accuracies; empty without."""
+        known = {v.label: v.paper for v in self.variants}
+        pair = known.get(ours), known.get(theirs)
+        both = "" if None in pair else f"accuracy {pair[0]:.2f} against {pair[1]:.2f} %"
+        return self.papers.get((measure, ours, theirs), both)
+
+
+def against_all(text: str, ours: str, variants: Sequence[Variant]) -> list[tuple[str, str, str]]:
+    """`ours` is better than every other variant."""
+    return [(text.format(v.text), ours, v.label) for v in variants if v.label != ours]

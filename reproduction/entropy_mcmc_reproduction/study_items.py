@@ -1,0 +1,119 @@
+"""Items of the studies, all made by the same few functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from entropy_mcmc_reproduction import stored_runs
+from entropy_mcmc_reproduction.ablation_table import ABLATIONS
+from entropy_mcmc_reproduction.claims import Claim, verdicts
+from entropy_mcmc_reproduction.items import Item, Outcome, Results
+from entropy_mcmc_reproduction.jobs import Job, Place
+from entropy_mcmc_reproduction.picture_table import PICTURES
+from entropy_mcmc_reproduction.seeds import by_seed, values
+from entropy_mcmc_reproduction.study import Study, Variant
+from entropy_mcmc_reproduction.text import number
+from tournament import methods
+from tournament.tasks import TASKS
+
+STUDIES = {**ABLATIONS, **PICTURES}
+SMOKE_SEEDS, SMOKE_SHARE = 2, 0.05  # of the task's budget
+COLUMNS = {  # measure → title, digits, factor
+    "nll": ("NLL", 4, 1.0),
+    "ece": ("ECE %", 2, 100.0),
+    "accuracy": ("accuracy %", 2, 100.0),
+    "auroc": ("AUROC of OOD data %", 2, 100.0),
+}
+
+
+def item(name: str) -> Item:
+    """The item of a study."""
+    study = STUDIES[name]
+    return Item(
+        study.title,
+        study.where,
+        lambda size, place: jobs(study, size),
+        lambda results, size: show(study, results, size),
+        lambda size, place: unavailable(study, size, place),
+        second_edition=True,
+    )
+
+
+def unavailable(study: Study, size: str, place: Place) -> str | None:
+    """Studies whose smoke scale has a task of its own need data that are not embedded."""
+    if size == "smoke" or place.data or not study.smoke_task:
+        return None
+    return "it needs data: set EMCMC_DATA"
+
+
+def jobs(study: Study, size: str) -> list[Job]:
+    """Every variant with every seed; all variants of a seed before the next seed."""
+    return [
+        _job(study, v, seed, size) for seed in range(_seeds(study, size)) for v in study.variants
+    ]
+
+
+def _seeds(study: Study, size: str) -> int:
+    return SMOKE_SEEDS if size == "smoke" else study.seeds
+
+
+def _task(study: Study, variant: Variant, size: str) -> str:
+    return study.smoke_task if size == "smoke" and study.smoke_task else variant.task
+
+
+def _job(study: Study, variant: Variant, seed: int, size: str) -> Job:
+    method = replace(methods.by_name(variant.method), **variant.method_changes)
+    share = SMOKE_SHARE if size == "smoke" else 1.0
+    task = _task(study, variant, size)
+    return stored_runs.job(_label(study, variant.label), method, task, seed, variant.changes, share)
+
+
+def _label(study: Study, label: str) -> str:
+    return f"{study.group}/{label}"
+
+
+def show(study: Study, results: Results, size: str) -> Outcome:
+    """A row for each variant that has results, then the claims, NLL first."""
+    shown = [v for v in study.variants if by_seed(results, _label(study, v.label))]
+    told = any(v.paper is not None for v in study.variants)
+    columns = [study.column, "seeds", *(COLUMNS[m][0] for m in study.measures)]
+    claims = [
+        Claim(
+            text,
+            _label(study, ours),
+            _label(study, theirs),
+            measure,
+            study.paper_of(measure, ours, theirs),
+        )
+        for measure in study.claimed
+        for text, ours, theirs in study.claims
+    ]
+    notes = [note(study, size), *([study.note] if study.note else [])]
+    return Outcome(
+        [*columns, *(["paper: accuracy %"] if told else [])],
+        [_row(study, v, results, told) for v in shown],
+        verdicts(claims, results),
+        notes=notes,
+    )
+
+
+def _row(study: Study, variant: Variant, results: Results, told: bool) -> list[str]:
+    label = _label(study, variant.label)
+    cells = []
+    for measure in study.measures:
+        _, digits, factor = COLUMNS[measure]
+        scores = values(results, label, "measures", measure)
+        cells.append(number(list(scores.values()), digits, factor))
+    paper = ["–" if variant.paper is None else f"{variant.paper:.2f}"] if told else []
+    return [variant.text, str(len(by_seed(results, label))), *cells, *paper]
+
+
+def note(study: Study, size: str) -> str:
+    """Task, length and seeds, in words."""
+    names = list(dict.fromkeys(_task(study, v, size) for v in study.variants))
+    task, share = TASKS[names[0]], SMOKE_SHARE if size == "smoke" else 1.0
+    return (
+        f"{', '.join(f'`{name}`' for name in names)} of the [tournament](comparison.md#tasks): "
+        f"{task.train:,} training rows, {share * task.passes:g} passes for every row of the "
+        f"table, {_seeds(study, size)} seeds; ± is the standard error over seeds."
+    )
