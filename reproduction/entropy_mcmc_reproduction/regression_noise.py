@@ -136,4 +136,5 @@ class NoisePosterior:
 def _below(scores: Tensor, tail: float) -> Tensor:
     if math.isinf(tail):
         return torch.special.ndtr(scores)
-    return torch.from_numpy(special.stdtr(tail, scores.numpy()))
+    below: Tensor = torch.from_numpy(special.stdtr(tail, scores.numpy()))
+    return below
