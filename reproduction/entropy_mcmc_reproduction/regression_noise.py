@@ -135,6 +135,6 @@ class NoisePosterior:
 
 def _below(scores: Tensor, tail: float) -> Tensor:
     if math.isinf(tail):
-        return torch.special.ndtr(scores)
-    below: Tensor = torch.from_numpy(special.stdtr(tail, scores.numpy()))
-    return below
+        below: Tensor = torch.special.ndtr(scores)
+        return below
+    return torch.from_numpy(special.stdtr(tail, scores.numpy()))
