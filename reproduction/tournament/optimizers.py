@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from entropy_mcmc import BSAM, SAM, SGHMC, SGLD, EntropyMCMC, EntropySGD, EntropySGLD, units
-from tournament.ivon import IVON
+from tournament.ivon import IVON, beta2_of
 from tournament.settings import NESTED, Settings
 from tournament.tasks import NOISE_VARIANCE, Task
 
@@ -54,6 +54,7 @@ def build(
     common["seed"] = seed
     if settings.optimizer == "ivon":
         common["num_data"] = rows / unit(task)
+        common["beta2"] = beta2_of(steps)
         return IVON(params, settings.lr, initial_scale=settings.scale, **common)
     common["temperature"] = temperature
     if settings.optimizer == "bsam":

@@ -186,13 +186,18 @@ def test_steps_are_those_of_the_library_s_sampler(tiny, optimizer):
         np.testing.assert_allclose(made.outputs["draws"][7], drawn, atol=1e-5)
 
 
+GAUSSIAN = {
+    "num_data": 50, "initial_scale": 0.5, "weight_decay": 0.01, "beta2": 0.999, "seed": 3,
+}  # fmt: skip
+
+
 def quadratic(p, x):
     return ((p - x).square() * torch.tensor([1.0, 3.0, 0.5, 2.0])).mean()
 
 
 def test_ivon_is_its_equations():
     p = torch.nn.Parameter(torch.tensor([1.0, -1.0, 0.5, 2.0]))
-    optimizer = IVON([p], 0.1, num_data=50, initial_scale=0.5, weight_decay=0.01, seed=3)
+    optimizer = IVON([p], 0.1, **GAUSSIAN)
     draws = torch.Generator().manual_seed(6)
     mean, g, h = p.detach().double(), torch.zeros(4).double(), torch.full((4,), 0.5).double()
     for t in range(1, 6):
@@ -217,13 +222,13 @@ def test_ivon_is_its_equations():
         assert not torch.allclose(p.detach().double(), mean)
     torch.testing.assert_close(p.detach().double(), mean, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="weight_decay must be positive"):
-        IVON([p], 0.1, num_data=50, initial_scale=0.5, weight_decay=0.0, seed=0)
+        IVON([p], 0.1, **{**GAUSSIAN, "weight_decay": 0.0})
 
 
 def test_ivon_is_that_of_its_authors():
     ivon = pytest.importorskip("ivon")
     ours, theirs = (torch.nn.Parameter(torch.tensor([1.0, -1.0, 0.5, 2.0])) for _ in range(2))
-    mine = IVON([ours], 0.1, num_data=50, initial_scale=0.5, weight_decay=0.01, seed=3)
+    mine = IVON([ours], 0.1, **GAUSSIAN)
     options = {"ess": 50, "hess_init": 0.5, "weight_decay": 0.01, "beta2": 0.999}
     other = ivon.IVON([theirs], lr=0.1, **options)
     x = torch.full((4,), 0.3)
