@@ -50,6 +50,14 @@ class Comparison:
         kept = [r for r in tables if len(splits(r, names)) >= least]
         return cls(tuple(names), tuple(kept))
 
+    def split_counts(self) -> str:
+        """Numbers of common splits, in words."""
+        counts = {len(splits(r, self.names)) for r in self.tables}
+        if len(counts) > 1:
+            return f"{min(counts)} to {max(counts)} splits each"
+        count = counts.pop() if counts else 0
+        return f"{count} split{'s' if count != 1 else ''} each"
+
     def __bool__(self) -> bool:
         return len(self.tables) > 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tabular import targets
+from tabular import sizes, targets
 from tabular.catalogue import TABLES
 from tabular.comparison import ROOT, UNTUNED, Comparison, Record, pooled, records
 
@@ -58,15 +58,28 @@ def scope(tables: dict[str, list[Record]]) -> str:
     ]
     planned = sum(table.half == "confirmation" for table in TABLES.values())
     most = max((record["rows"] for record in counted), default=0)
+    if len(counted) == planned:
+        least = min(record["rows"] for record in counted)
+        return f"All {planned} confirmation tables count, of {least} to {most:,} rows."
     return (
-        f"So far {len(counted)} of {planned} confirmation tables have their splits, those of up to "
-        f"{most:,} rows: nothing is shown for larger ones."
+        f"So far {len(counted)} of {planned} confirmation tables have their splits and count, the "
+        f"largest of {most:,} rows."
     )
+
+
+def boosting_line(tables: dict[str, list[Record]]) -> str:
+    """When boosted trees are to be preferred."""
+    counted = [
+        sizes.duel(record)
+        for task, own in tables.items()
+        for record in Comparison.of(own, UNTUNED[task], targets.SPLITS).tables
+    ]
+    return sizes.advice(counted) if counted else "Against boosted trees: not run yet."
 
 
 def missed(found: list[targets.Target]) -> str:
     """The targets that were missed or not run, by name."""
-    lines = [f"{t.asked} ({t.found or 'not run'})" for t in found if not t.met]
+    lines = [f"{t.asked} ({t.outcome})" for t in found if not t.met]
     met = sum(bool(t.met) for t in found)
     said = f"{met} of {len(found)} targets are met"
     return f"{said}; not met: {'; '.join(lines)}." if lines else f"{said}."
@@ -85,6 +98,7 @@ def block(read: Callable[[str, str], list[Record]] = records) -> str:
         if task == "regression":
             text += f" 95 % intervals hold {100 * pooled(compared.tables, 'coverage'):.1f} %."
         lines.append(text)
+    lines.append(f"- {boosting_line(tables)}")
     found = targets.confirmation_targets(*tables.values()) + targets.known_targets()
     lines += [f"- {missed(found)}", "", "![Mean ranks](docs/pictures/tables-ranks.png)"]
     return "\n".join([BEGIN, *wrapped(lines), END])

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from tabular import command, comparison, page, readme, scores, targets, tuned
+from scipy.stats import t as student
+from tabular import command, comparison, page, readme, scores, sizes, targets, tuned
 from tabular.catalogue import TABLES, Table
 from tabular.comparison import OURS, UNTUNED, Comparison
 from tabular.methods import METHODS
@@ -110,6 +111,53 @@ def test_targets_are_met_or_missed_by_how_much(tmp_path):
     measured = [(t.found, t.met) for t in targets.known_targets(known)]
     times = [("10.0, 5.0 too much", False), ("16.0, 1.0 too much", False)]
     assert measured == [("+0.0040", True), *times]
+
+
+def test_bde_is_decided_once_by_all_tables_and_by_those_not_seen_before():
+    seen = targets.SEEN["bde"]
+
+    def tables(count, better):
+        names = [*seen, *(f"new{i}" for i in range(count - len(seen)))]
+        gaps = [0.1 + 0.01 * i for i in range(count)]
+        return [
+            made(name, {(OURS, 0): 0.5, ("bde", 0): 0.5 + (gap if better(name) else -gap / 20)})
+            for name, gap in zip(names, gaps, strict=True)
+        ]
+
+    def verdict(*arguments):
+        return targets.bde_target(tables(*arguments), "bde", "nll", "asked")
+
+    assert verdict(targets.BDE_TABLES, lambda _: True).met
+    assert "of those not seen before, 21 of 21" in verdict(27, lambda _: True).found
+    assert verdict(26, lambda _: True).verdict == "not finished"
+    only_seen = verdict(targets.BDE_TABLES, lambda name: name in seen or name < "new13")
+    assert not only_seen.met
+
+
+def test_ranks_by_rows_and_the_duel_with_boosting():
+    def table(name, rows, ours, boosting):
+        nlls = {(m, s): 0.5 + 0.01 * s for m in NAMES for s in range(10)}
+        nlls |= {(OURS, s): ours + 0.01 * s + 0.002 * (s % 2) for s in range(10)}
+        nlls |= {("lightgbm", s): boosting + 0.01 * s for s in range(10)}
+        return made(name, nlls, "confirmation", rows=rows)
+
+    tables = [table("little", 200, 0.3, 0.4), table("large", 9000, 0.3, 0.2)]
+    tables.append(table("close", 4000, 0.3, 0.3009))
+    text = sizes.section({"classification": Comparison.of(tables, NAMES, 10)})
+    assert "Of 2 tables with more than 3,000 rows they have the lower NLL on 2 (1 decided)" in text
+    assert "of 1 smaller ones on 0 (0 decided)" in text
+    assert "| more than 3,000 | 2 | 2.00 |" in text
+    assert "| large | classification | 9000 | 2 | 0.346 | 0.245 | 0.101 | yes |" in text
+    assert "| up to 300 | 1 | 0 | 0 | 1 | 1 | 1.0 against 1.0 |" in text
+
+
+def test_splits_that_share_rows_decide_less():
+    """Ten gaps of mean 1 and standard deviation 2: t = 1/(2·√(1/10 + 1/3)), 9 degrees."""
+    gaps = np.random.default_rng(0).standard_normal(10)
+    gaps = 1 + 2 * (gaps - gaps.mean()) / gaps.std(ddof=1)
+    expected = 2 * student.sf(1 / (2 * np.sqrt(13 / 30)), 9)
+    assert sizes.corrected_p(gaps) == pytest.approx(expected)
+    assert sizes.corrected_p(gaps[:1]) == 1.0
 
 
 def test_the_page_has_both_halves_and_the_best_in_bold(tmp_path):

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -31,8 +30,9 @@ from entropy_mcmc.sklearn.chain_plan import Network, Plan
 from entropy_mcmc.sklearn.column_encoding import Columns
 from entropy_mcmc.sklearn.estimator_chains import Draws, Table
 from entropy_mcmc.sklearn.fit_diagnostics import FitDiagnostics, described, probe
-from entropy_mcmc.sklearn.frames import read_columns
-from entropy_mcmc.sklearn.networks import ACTIVATIONS, forward
+from entropy_mcmc.sklearn.frames import names_of, read_columns
+from entropy_mcmc.sklearn.frozen_networks import FrozenNetworks
+from entropy_mcmc.sklearn.networks import ACTIVATIONS
 from entropy_mcmc.sklearn.selection import Candidate
 
 Doubles = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | str = "auto",
+        hidden_layer_sizes: Sequence[int] | int | str = "auto",
         *,
         activation: str = "auto",
         n_chains: int = 4,
@@ -112,8 +112,11 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
             return columns, None
         first = columns[0][:, None]
         weights: Doubles = _check_sample_weight(sample_weight, first, dtype=np.float64)
-        if (weights < 0).any() or not weights.sum() > 0:
-            raise ConfigError("sample_weight must be at least 0, and above 0 for some rows")
+        if weights.min() < 0:
+            raise ConfigError(
+                f"sample_weight must be at least 0, got {weights.min()} in row {weights.argmin()}; "
+                f"pass 0 for a row that must not count"
+            )
         return columns, weights
 
     def _require(self, y: Any) -> None:
@@ -140,6 +143,7 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, plan: Plan, draws: Draws, lr: float, table: Table) -> None:
         """What a prediction needs: networks in the order (chain, sample, role)."""
+        self._forget()
         self._chains = plan.chains
         self._probe = probe(table.x)
         self.lr_ = lr
@@ -152,21 +156,23 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         self.weights_ = draws.flat.transpose(0, 1).flatten(0, 1).numpy()
         self.heats_ = draws.heats.transpose(0, 1).flatten().numpy()
 
+    def _forget(self) -> None:
+        """Drop what an earlier fit left and this one does not replace."""
+        for name in ("calibration_scores_", "estimators_"):
+            self.__dict__.pop(name, None)
+
     def _networks(self) -> list[Network]:
         """The networks that the parameters allow, each once."""
         check_choice("activation", self.activation, ("auto", *ACTIVATIONS))
         networks: list[Network] = []
+        sizes = widths(self.hidden_layer_sizes)
         for hidden, activation in self.networks:
-            sizes = hidden if self._sizes_are_automatic() else self.hidden_layer_sizes
             network = (
-                tuple(check_count("hidden_layer_sizes", h, remedy='or pass "auto"') for h in sizes),
+                hidden if sizes is None else sizes,
                 activation if self.activation == "auto" else self.activation,
             )
             networks += [] if network in networks else [network]
         return networks
-
-    def _sizes_are_automatic(self) -> bool:
-        return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
 
     def _fixed_prior(self) -> float:
         if self.prior_variance == "auto":
@@ -246,22 +252,17 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         return self._outputs_of(self._inputs(X))
 
     def _outputs_of(self, inputs: Tensor) -> Iterator[Tensor]:
-        """Outputs in blocks of `BLOCK` rows, the last of them filled up with zeros.
-
-        Products of one shape treat each row alike, so that a prediction does not depend on the
-        rows beside it although it is made in single precision.
-        """
-        layers = self._form.layers(torch.from_numpy(self.weights_))
+        """Outputs for blocks of `BLOCK` rows, computed in single precision."""
+        networks = FrozenNetworks(self._form, torch.from_numpy(self.weights_), BLOCK)
         with torch.no_grad(), self._threads():
             for rows in torch.split(inputs.float(), BLOCK):
-                full = F.pad(rows, (0, 0, 0, BLOCK - len(rows)))
-                outputs = forward(self._form, layers, full[None])[0]
-                yield outputs[..., : len(rows)].double()
+                yield networks.outputs(rows).double()
 
     def _inputs(self, X: Any) -> Tensor:
         """What networks see of X, in float64."""
         check_is_fitted(self)
-        return torch.from_numpy(self.columns_.inputs(read_columns(self, X, reset=False)))
+        columns = read_columns(self, X, reset=False)
+        return torch.from_numpy(self.columns_.inputs(columns, names_of(X)))
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -270,8 +271,10 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
         if self.n_jobs is None:
             yield
             return
-        jobs = check_count("n_jobs", self.n_jobs) if self.n_jobs != -1 else os.cpu_count() or 1
-        torch.set_num_threads(jobs)
+        every = self.n_jobs == -1
+        remedy = "or pass -1 for all processors, None for torch's own number"
+        jobs = os.cpu_count() if every else check_count("n_jobs", self.n_jobs, remedy=remedy)
+        torch.set_num_threads(jobs or 1)
         try:
             yield
         finally:
@@ -280,6 +283,24 @@ class TabularEstimator(BaseEstimator):  # type: ignore[misc]
     def _say(self, line: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {line}", flush=True)
+
+
+def widths(sizes: Any) -> tuple[int, ...] | None:
+    """Widths of the hidden layers; one number is one layer, None stands for "auto".
+
+    >>> widths(50), widths([20, 10]), widths("auto")
+    ((50,), (20, 10), None)
+    """
+    if isinstance(sizes, str) and sizes == "auto":
+        return None
+    if isinstance(sizes, str) or not (np.iterable(sizes) or isinstance(sizes, int)):
+        raise ConfigError(
+            f"hidden_layer_sizes must be widths like (50, 50), got hidden_layer_sizes={sizes!r}; "
+            f'pass () for a linear model, or "auto"'
+        )
+    each = sizes if np.iterable(sizes) else (sizes,)
+    remedy = 'pass () for a linear model, or "auto"'
+    return tuple(check_count("hidden_layer_sizes", width, remedy=remedy) for width in each)
 
 
 def run_until_finite(plan: Plan, attempt: Callable[[Plan], Result]) -> tuple[Result, float]:

@@ -25,6 +25,7 @@ from entropy_mcmc.sklearn.estimator_chains import Table, run
 from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Categorical
 from entropy_mcmc.sklearn.selection import Candidate, Scores
+from entropy_mcmc.sklearn.targets import label_numbers
 
 
 class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[misc]
@@ -36,8 +37,8 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
     of the weights.
 
     Args:
-        hidden_layer_sizes: widths of the hidden layers; () is a linear model, "auto" lets held-out
-            rows choose between (50,), (50, 50) and ().
+        hidden_layer_sizes: widths of the hidden layers, or the width of one; () is a linear model,
+            "auto" lets held-out rows choose between (50,), (50, 50) and ().
         activation: "relu", "silu" or "tanh"; "auto" is "relu" for two hidden layers, else "tanh".
         n_chains: independent chains, each from its own start.
         n_samples: networks kept of each chain and role.
@@ -78,7 +79,7 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | str = "auto",
+        hidden_layer_sizes: Sequence[int] | int | str = "auto",
         *,
         activation: str = "auto",
         n_chains: int = 4,
@@ -134,7 +135,7 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
         self.classes_ = np.unique(used)
         if len(self.classes_) < 2:
             raise ConfigError(
-                f"y must hold at least 2 classes, got 1 class: {self.classes_[0]!r}; "
+                f"y must hold at least 2 classes, got 1 class: {self.classes_.tolist()[0]!r}; "
                 f"pass rows of another class too"
             )
         hot = (y[:, None] == self.classes_).astype(np.float64)
@@ -211,8 +212,9 @@ class EntropyMCMCClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[
 
     def calibrate(self, X: Any, y: Any) -> EntropyMCMCClassifier:
         """Keep the scores of rows that were not in `fit`, for `predict_set`."""
-        labels = np.searchsorted(self.classes_, np.asarray(y))
         probabilities = self.predict_proba(X)
+        labels = label_numbers(y, self.classes_)
+        check_consistent_length(probabilities, labels)
         self.calibration_scores_ = 1 - probabilities[np.arange(len(labels)), labels]
         return self
 

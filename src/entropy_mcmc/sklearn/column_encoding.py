@@ -15,7 +15,7 @@ these inputs sum to 1: a column of categories weighs as much as a column of numb
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -119,14 +119,15 @@ class Columns:
 
         return cls(tuple(map(fitted, columns)))
 
-    def inputs(self, columns: Iterable[Any]) -> Doubles:
-        """The matrix that networks see, (rows, inputs)."""
+    def inputs(self, columns: Iterable[Any], names: Sequence[Any] | None = None) -> Doubles:
+        """The matrix that networks see, (rows, inputs); `names` are for error messages."""
         parts = []
         for i, (part, column) in enumerate(zip(self.parts, columns, strict=True)):
             if isinstance(part, Numbers) and column.dtype == object:
+                name = i if names is None else names[i]
                 raise ConfigError(
-                    f"column {i} must hold numbers, as it did in fit, got {first_text(column)!r}; "
-                    f"convert it"
+                    f"column {name!r} must hold numbers, as it did in fit, got "
+                    f"{first_text(column)!r}; convert it"
                 )
             if isinstance(part, Levels):
                 parts.append(part.inputs(column.astype(object)))

@@ -56,6 +56,11 @@ def is_number(value: Any) -> bool:
     return value is None or isinstance(value, Number | np.bool_)
 
 
+def names_of(x: Any) -> list[Any] | None:
+    """Names of the columns of a frame; an array has none."""
+    return list(x.columns) if hasattr(x, "columns") and hasattr(x, "dtypes") else None
+
+
 def named_columns(x: Any) -> list[tuple[Any, Any]]:
     """Names and values of the columns of a frame, or numbers and values of those of an array."""
     if hasattr(x, "columns") and hasattr(x, "dtypes"):

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from entropy_mcmc.errors import ConfigError, check_number
 from entropy_mcmc.sklearn.noise_models import log_density
 
 Doubles = npt.NDArray[np.float64]
 
+LIKE = "pass probabilities like (0.1, 0.5, 0.9)"
 MOST_STEPS = 60  # as many halvings would leave nothing of the bracket; Newton's steps need about 6
 CLOSE = 1e-9  # of the smallest scale: a row whose step is this small is done
+
+
+def check_quantiles(quantiles: Any) -> None:
+    """Raise unless these are probabilities, at least one of them."""
+    if not np.iterable(quantiles) or not len(quantiles):  # type: ignore[arg-type]
+        raise ConfigError(f"quantiles must be several numbers, got {quantiles!r}; {LIKE}")
+    for q in quantiles:
+        if not 0 < check_number("quantiles", q) < 1:
+            raise ConfigError(f"quantiles must be between 0 and 1, got {q!r}; {LIKE}")
 
 
 def mixture_cdf(points: Doubles, means: Doubles, scales: Doubles, degrees: float) -> Doubles:

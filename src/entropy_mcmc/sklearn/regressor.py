@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from sklearn.base import RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from entropy_mcmc.errors import ConfigError, check_choice, check_number
+from entropy_mcmc.errors import ConfigError, check_choice, check_not_negative, check_number
 from entropy_mcmc.sklearn.base import Doubles, TabularEstimator, run_until_finite
 from entropy_mcmc.sklearn.chain_plan import Network, Plan
 from entropy_mcmc.sklearn.conformal import conformal_bound
 from entropy_mcmc.sklearn.estimator_chains import Table, run
 from entropy_mcmc.sklearn.fit_diagnostics import chain_error, warn_if_apart
 from entropy_mcmc.sklearn.likelihood import Gaussian
-from entropy_mcmc.sklearn.mixture_quantiles import mixture_cdf, mixture_quantiles
+from entropy_mcmc.sklearn.mixture_quantiles import check_quantiles, mixture_cdf, mixture_quantiles
 from entropy_mcmc.sklearn.noise_models import (
     NoiseModel,
     fit_noise,
@@ -35,6 +35,7 @@ from entropy_mcmc.sklearn.regressor_selection import (
     Pilot,
     pilot,
 )
+from entropy_mcmc.sklearn.targets import target_numbers
 
 NOISES = {
     "auto": ("constant", "dependent", "gaussian", "student"),
@@ -60,8 +61,9 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
     constant or depends on the row, Gaussian or Student's t. What small data cannot tell from noise,
     misfit included, counts as noise.
 
-    Several targets (rows, outputs) are fitted one after the other, each by networks of its own
-    (`estimators_`).
+    Several targets (rows, outputs) are fitted one after the other, each by networks of its own.
+    Predictions then have one more axis, the last; what was chosen for a target (`scores_`,
+    `noise_model_`, …) is in its element of `estimators_`, and `diagnostics_` is a list.
 
     Args:
         noise: "auto" lets held-out rows choose; "gaussian" and "student" are constant,
@@ -81,7 +83,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | str = "auto",
+        hidden_layer_sizes: Sequence[int] | int | str = "auto",
         *,
         activation: str = "auto",
         noise: str = "auto",
@@ -135,6 +137,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(columns[0], y)
         if y.ndim == 2 and y.shape[1] > 1:
+            self._forget()
             self.estimators_ = [clone(self).fit(X, each, sample_weight) for each in y.T]
             return self
         y = y.reshape(len(columns[0]), -1)
@@ -149,6 +152,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
 
     def _sample(self, table: Table) -> None:
         check_choice("noise", self.noise, tuple(NOISES))
+        check_not_negative("temperature", self.temperature, remedy="pass 1.0, which is Bayes")
         kinds = NOISES[self.noise]
         plan = self._plan(table.x, 1)
         fixed = self.prior_variance != "auto"
@@ -170,10 +174,11 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
             model, noises = fit_noise(plan, table, first.rows, errors, guess, kinds)
             table, self.noise_model_ = reweighted(table, model)
             guess *= self.noise_model_.expected
-            self.scores_ |= {f"noise: {name}": score for name, score in noises.items()}
+            self._say_noise(noises)
         attempt_run = partial(run_gaussian, table=table, guess=guess)
         draws, lr = run_until_finite(plan, attempt_run)
         self._keep(plan, draws, lr, table)
+        self._say(f"chosen: {self._chosen()}")
         warn_if_apart(type(self).__name__, len(table), self._agreement()[1], self.chain_limit)
 
     def _agreement(self) -> tuple[Doubles, float | None]:
@@ -192,6 +197,19 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
             for candidate, score in zip(each.candidates, each.scores.amax(dim=0), strict=True):
                 self.scores_[str(candidate)] = -float(score)
                 self._say(f"{candidate}: held-out NLL {-float(score):.4f}")
+
+    def _say_noise(self, scores: dict[str, float]) -> None:
+        """Keep the held-out NLL of every noise model, and print it if asked to."""
+        for name, score in scores.items():
+            self.scores_[f"noise: {name}"] = score
+            self._say(f"noise: {name}: held-out NLL {score:.4f}")
+
+    @property
+    def diagnostics_(self) -> Any:
+        """Whether chains agree, what was chosen and tried; for several targets, a list."""
+        if hasattr(self, "estimators_"):
+            return [each.diagnostics_ for each in self.estimators_]
+        return super().diagnostics_
 
     @staticmethod
     def _automatic_steps(rows: int) -> int:
@@ -214,7 +232,11 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
         """Learned level of the noise for each kept network, in the units of y.
 
         It is the standard deviation of constant Gaussian noise; other noise has it as its level.
+        Several targets are the last axis.
         """
+        check_is_fitted(self)
+        if hasattr(self, "estimators_"):
+            return np.stack([each.noise_std_ for each in self.estimators_], axis=-1)
         std: Doubles = self.y_scale_ * np.sqrt(self.heats_.astype(np.float64))
         return std
 
@@ -245,9 +267,7 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Doubles:
         """Quantiles of the predictive mixture: (rows, quantiles), several targets the last axis."""
-        for q in quantiles:
-            if not 0 < check_number("quantiles", q) < 1:
-                raise ConfigError(f"quantiles must be between 0 and 1, got {q!r}")
+        check_quantiles(quantiles)
         if hasattr(self, "estimators_"):
             each = [e.predict_quantiles(X, quantiles) for e in self.estimators_]
             return np.stack(each, axis=-1)
@@ -259,11 +279,14 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
     def calibrate(self, X: Any, y: Any) -> EntropyMCMCRegressor:
         """Keep the scores of rows that were not in `fit`, for conformal intervals."""
         if hasattr(self, "estimators_"):
-            for each, column in zip(self.estimators_, np.asarray(y).T, strict=True):
+            for each, column in zip(
+                self.estimators_, target_numbers(y, len(self.estimators_)).T, strict=True
+            ):
                 each.calibrate(X, column)
             return self
-        means, scales = self.sample_predictions(X), self._scales(X)
-        places = mixture_cdf(np.asarray(y, dtype=np.float64), means, scales, self._degrees)
+        means, scales, y = self.sample_predictions(X), self._scales(X), target_numbers(y, 1)
+        check_consistent_length(means.T, y)
+        places = mixture_cdf(y, means, scales, self._degrees)
         self.calibration_scores_ = 2 * np.abs(places - 0.5)
         return self
 
@@ -286,8 +309,17 @@ class EntropyMCMCRegressor(RegressorMixin, TabularEstimator):  # type: ignore[mi
         return self.predict_quantiles(X, (tail, 1 - tail))
 
     def log_density(self, X: Any, y: Any) -> Doubles:
-        """Logarithm of the predictive density at y, (rows,): its mean is the log score."""
-        errors = torch.from_numpy(np.asarray(y, dtype=np.float64) - self.sample_predictions(X))
+        """Logarithm of the predictive density at y, (rows,): its mean is the log score.
+
+        Several targets are the last axis.
+        """
+        if hasattr(self, "estimators_"):
+            columns = target_numbers(y, len(self.estimators_)).T
+            pairs = zip(self.estimators_, columns, strict=True)
+            return np.stack([each.log_density(X, column) for each, column in pairs], axis=-1)
+        means, y = self.sample_predictions(X), target_numbers(y, 1)
+        check_consistent_length(means.T, y)
+        errors = torch.from_numpy(y - means)
         squared = torch.from_numpy(self._scales(X) ** 2)
         logs: Doubles = mixture_log_density(errors, squared, self.noise_model_.degrees).numpy()
         return logs
