@@ -179,9 +179,10 @@ def _batches(
     """Inputs, targets and weights of each step: all rows if they fit a batch."""
     count = len(table) if rows is None else rows.shape[1]
     if count <= plan.batch:
-        everything = table.whole() if rows is None else table.take(rows)
+        x, y, weights = table.whole() if rows is None else table.take(rows)
+        y = y.mT.contiguous().mT  # likelihoods read it as (C, out, rows)
         while True:
-            yield everything
+            yield x, y, weights
     for numbers in row_numbers(plan, count, generator):
         yield table.take(numbers if rows is None else rows.gather(1, numbers))
 
