@@ -6,6 +6,7 @@ Methods are compared on the tables, and on the splits of each, that all of them 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,27 @@ def records(task: str, half: str) -> list[Record]:
 
 
 def splits(record: Record, names: Sequence[str]) -> list[str]:
-    """Splits that all of these methods were run on."""
+    """Splits that all of these methods were run on, without those where one gave NaN."""
     every = sorted({key.split("/")[1] for key in record["fits"]}, key=int)
-    return [s for s in every if all(f"{name}/{s}" in record["fits"] for name in names)]
+    return [s for s in every if all(nll_of(record, name, s) is not None for name in names)]
+
+
+def nll_of(record: Record, name: str, split: str) -> float | None:
+    """NLL of a fit; None where it was not run, or is not a number."""
+    value = record["fits"].get(f"{name}/{split}", {}).get("nll", math.nan)
+    return float(value) if math.isfinite(value) else None
+
+
+def failed(tables: Sequence[Record], name: str) -> dict[str, int]:
+    """Tables on which a method gave NaN, and in how many splits."""
+    counts = {
+        r["table"]: sum(
+            key.split("/")[0] == name and not math.isfinite(fit["nll"])
+            for key, fit in r["fits"].items()
+        )
+        for r in tables
+    }
+    return {table: count for table, count in counts.items() if count}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tabular.comparison import (
     UNTUNED,
     Comparison,
     Record,
+    failed,
     pooled,
     records,
     splits,
@@ -92,6 +93,8 @@ def part(tables: Sequence[Record], task: str, names: Sequence[str], least: int, 
     if not compared:
         return f"### {title}\n\nNot run yet."
     about = f"{len(compared.tables)} tables, {compared.split_counts()}."
+    nan = [f"{name} on {', '.join(found)}" for name in names if (found := failed(tables, name))]
+    about += f" Left out, for predictions were NaN: {'; '.join(nan)}." if nan else ""
     parts = [f"### {title}", about, summary(compared, task), ahead(compared)]
     if tuple(names) == UNTUNED[task]:
         parts.append(against_nothing(compared.tables, task))

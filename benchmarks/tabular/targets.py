@@ -16,6 +16,7 @@ from tabular.comparison import (
     UNTUNED,
     Comparison,
     Record,
+    failed,
     far_coverage,
     pooled,
     worse_than_nothing,
@@ -127,7 +128,9 @@ def bde_target(tables: Sequence[Record], name: str, score: str, asked: str) -> T
         ahead.append(2 * wins > count and compared.verdicts(score)[name] == "better")
         texts.append(f"{wins} of {count} tables, p = {compared.p_values(score)[0]:.1e}")
     text = f"{texts[0]}; of those not seen before, {texts[1]}"
-    return Target(asked, text, all(ahead) if len(every.tables) >= BDE_TABLES else None)
+    nan = failed(tables, name)
+    text += f"; left out, for it gave NaN: {', '.join(nan)}" if nan else ""
+    return Target(asked, text, all(ahead) if len(every.tables) + len(nan) >= BDE_TABLES else None)
 
 
 def coverage_targets(tables: Sequence[Record]) -> list[Target]:

@@ -58,6 +58,15 @@ def test_methods_are_compared_on_common_tables_and_splits():
     assert not Comparison.of(three_tables(), (OURS, "rare"))
 
 
+def test_a_fit_that_gave_nan_is_left_out_and_named():
+    tables = [*three_tables(), made("d", {(OURS, 0): 0.1, ("mlp", 0): np.nan})]
+    compared = Comparison.of(tables, (OURS, "mlp"))
+    assert len(compared.tables) == 3
+    assert comparison.failed(tables, "mlp") == {"d": 1}
+    text = page.part(tables, "classification", (OURS, "mlp"), 1, "title")
+    assert "Left out, for predictions were NaN: mlp on d." in text
+
+
 def test_a_table_that_is_worse_than_nothing_is_named():
     assert comparison.worse_than_nothing(three_tables()[:2]) == {}
     worse = comparison.worse_than_nothing([made("c", {(OURS, 0): 0.9})])
