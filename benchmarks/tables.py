@@ -7,6 +7,7 @@ r"""Tables: the estimators against others on public tables.
         bayesian-ridge mlp forest hist-boosting lightgbm  # when nothing is tuned any more
     python benchmarks/tables_known.py                     # made tables, and what a fit costs
     python benchmarks/tables_page.py                      # → docs/tabular.md, README.md
+    python benchmarks/tables_page.py --results CLONE/results/tables   # of a run in another clone
 
 Each table has one JSON file; a fit that is in it is not made again, so a stopped run goes on, and
 several processes may share the work. Random splits, a quarter for testing, stratified by class.

@@ -169,8 +169,8 @@ units of the standard deviation of y. The p-values are those of Wilcoxon's test 
 ours, after Holm. Predictions of a regression are means, intervals and densities together.
 
 **Splits.** Untuned methods are compared on 10 splits of each table. Dearer ones have fewer: `bde`
-one, a Gaussian process two, tuned rivals one, and up to three where a table has at most 1,600 rows.
-A comparison uses the splits that all of its methods share and says how many they are.
+one, tuned rivals one, and up to three where a table has at most 1,600 rows. A comparison uses the
+splits that all of its methods share and says how many they are.
 
 **`bde`.** Five and then six classification tables had been run, and p-values looked at, before a
 plan was fixed: both settings on all 27 confirmation tables of up to 1,000 rows, one split, decided
