@@ -161,12 +161,13 @@ edit. How the estimators treat a table is on [another page](tables.md).
 Public tables that come with PyPI packages (`benchmarks/tabular/catalogue.py` has the list and the
 licences). A hash of the name divides them into a development half, on which settings were chosen,
 and a confirmation half, which nothing was tuned on: only it is evidence. Every method has its
-defaults unless it is called tuned, on random splits with a quarter for testing; others than ours
-get one-hot categories, imputed and scaled columns. Regressors that give a mean only get Gaussian
-noise of the size of their errors on held-out rows. Tuned rivals are the three that ranked best on
-the development half. Scores are means over splits; NLL, RMSE, CRPS and width of regressions are in
-units of the standard deviation of y. The p-values are those of Wilcoxon's test over tables against
-ours, after Holm. Predictions of a regression are means, intervals and densities together.
+defaults unless it is called tuned, on random splits with a quarter for testing. Ours and boosting
+take categories and missing values as they are; all others get one-hot categories, imputed and
+scaled columns. Regressors that give a mean only get Gaussian noise of the size of their errors on
+held-out rows. Tuned rivals are the three that ranked best on the development half. Scores are means
+over splits; NLL, RMSE, CRPS and width of regressions are in units of the standard deviation of y.
+The p-values are those of Wilcoxon's test over tables against ours, after Holm. Predictions of a
+regression are means, intervals and densities together.
 
 **Splits.** Untuned methods are compared on 10 splits of each table. Dearer ones have fewer: `bde`
 one, tuned rivals one, and up to three where a table has at most 1,600 rows. A comparison uses the
