@@ -1,7 +1,8 @@
 """K modules of one architecture trained at once: parameters and buffers stacked, one forward pass.
 
-`StackedModules` computes the outputs of K modules by `torch.func.vmap`, batch norm in train mode
-included: every module keeps its own running statistics. `StackedSampler` moves them by one call of
+`StackedModules` computes the outputs of K modules by batched products where it knows all layers
+(`stacked_layers.py`), else by `torch.func.vmap`, batch norm in train mode included: every module
+keeps its own running statistics. `StackedSampler` moves them by one call of
 a sampler's rule, with the noise that K optimizers of the same seeds would draw. So chain k is the
 chain of module k alone, but for the rounding of batched products: relative differences of 1e-6 a
 step, which grow as any rounding does.
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from entropy_mcmc import noise
+from entropy_mcmc import noise, stacked_layers
 from entropy_mcmc.chains.stack import Stack
 from entropy_mcmc.chains.stack_noise import StackNoise
 from entropy_mcmc.errors import ConfigError, NonFiniteError
@@ -56,6 +57,9 @@ class StackedModules:
     def __call__(self, *inputs: Tensor) -> Any:
         """Outputs of all modules; `inputs` have a leading dimension K."""
         state = {**self.parameters, **self.frozen, **self.buffers}
+        layers = stacked_layers.known_layers(self.base) if len(inputs) == 1 else None
+        if layers is not None and stacked_layers.takes(layers, inputs[0], state):
+            return stacked_layers.run(layers, inputs[0], state)
         return vmap(self._one, randomness="error")(state, inputs)
 
     def _one(self, state: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:

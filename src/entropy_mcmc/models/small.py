@@ -32,6 +32,8 @@ class LogisticRegression(nn.Module):
     7850
     """
 
+    layers_after_flatten = "linear"  # what forward is, for `stacked_layers`
+
     def __init__(self, in_features: int = 784, outputs: int = 10) -> None:
         super().__init__()
         self.linear = nn.Linear(
@@ -57,6 +59,8 @@ class MLP(nn.Module):
     >>> MLP(8, 2, hidden=(50,))(torch.zeros(5, 8)).shape  # regression: mean, log variance
     torch.Size([5, 2])
     """
+
+    layers_after_flatten = "layers"
 
     def __init__(
         self,

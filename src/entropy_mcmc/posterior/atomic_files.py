@@ -65,6 +65,17 @@ def signature(path: Path) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
+def own_signature(path: str) -> tuple[int, ...] | None:
+    """`signature` of a regular file; None for a link, whose target could change unseen."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def is_regular(path: Path) -> bool:
     """Whether there is a regular file: neither a FIFO nor a device, which may block a reader."""
     try:

@@ -48,7 +48,7 @@ class Deployable(Predictor):
         network on other data. Arguments as `sample_losses`.
         """
         losses = self.sample_losses(data, roles=roles, batch_size=batch_size)
-        samples = predictable(self.samples, roles, repr(self))
+        samples = predictable(self.samples, roles, self)
         network = copied(self.model)
         for sample, tensors in self._reader.opened([samples[int(losses.argmin())]]):
             self._reader.fill(Workspace(network), sample, tensors)
@@ -93,7 +93,7 @@ class Deployable(Predictor):
         check_choice("roles", roles, KEEP_ROLES)
         if temperature is not None:
             require_likelihood(self.likelihood, "classification", "temperature", "the mean alone")
-        samples = predictable(self.samples, roles, repr(self))
+        samples = predictable(self.samples, roles, self)
         networks = filled_networks(copied(self.model), self._reader.loads(samples))
         scale = 1.0 if temperature is None else temperature.temperature
         return AveragedModule(networks, self.likelihood, self._output, scale)

@@ -26,7 +26,7 @@ Output = Callable[[Any], Tensor]
 # Side by side pays while calls cost more than arithmetic: see benchmarks/predictive.py.
 SMALL_MODEL = 1_000
 _GROUP_NUMEL = 4_000_000
-_GROUP = 64
+GROUP = 64
 _TRIAL = Lock()
 
 
@@ -139,7 +139,7 @@ def _can_pay(work: Workspace) -> bool:
 def _side_by_side(
     work: Workspace, loads: Iterator[Load], batches: Batches, transform: Output
 ) -> Iterator[Piece]:
-    size = max(1, min(_GROUP, _GROUP_NUMEL // max(work.layout.size, 1)))
+    size = max(1, min(GROUP, _GROUP_NUMEL // max(work.layout.size, 1)))
     while group := [(sample, _state(work, fill)) for sample, fill in islice(loads, size)]:
         run = _together(work.model, _stack([state for _, state in group]), transform)
         samples = tuple(sample for sample, _ in group)

@@ -93,6 +93,15 @@ class Batches:
             raise _changed(count + 1)
         self._complete = True
 
+    def once(self) -> Iterator[Any]:
+        """The batches of the only pass, which are compared with none."""
+        empty = True
+        for raw in self._raw():
+            empty = False
+            yield to_device(raw, self._device, self._dtype)
+        if empty:
+            raise _empty()
+
     def first(self) -> Any:
         """The first batch, outside any pass."""
         for raw in self._raw():

@@ -15,6 +15,7 @@ from entropy_mcmc.posterior.manifest import KEEP_ROLES, Sample
 from entropy_mcmc.posterior.model_inputs import Batches
 from entropy_mcmc.posterior.predictive import RegressionPrediction
 from entropy_mcmc.posterior.sample_reader import Reader, predictable
+from entropy_mcmc.posterior.stacked_samples import StackedSamples
 
 
 class Predictor(ABC):
@@ -30,6 +31,7 @@ class Predictor(ABC):
         self.model = model
         self._output = output
         self._reader = reader
+        self._stacked = StackedSamples(reader)
 
     @property
     @abstractmethod
@@ -152,14 +154,20 @@ class Predictor(ABC):
         self, x: Any, roles: str, batch_size: int, vectorize: bool | None
     ) -> tuple[Batches, Iterator[Piece]]:
         check_choice("roles", roles, KEEP_ROLES)
-        samples = predictable(self.samples, roles, repr(self))
+        samples = predictable(self.samples, roles, self)
         batches = Batches(x, self.model, check_count("batch_size", batch_size))
         classify = self.likelihood == "classification"
         meaning = predictive.Probabilities() if classify else predictive.moments
-        return batches, pieces(
-            self.model,
-            lambda: self._reader.loads(samples),
-            batches,
-            lambda result: meaning(tensor_of(result, self._output)),
-            vectorize=vectorize,
-        )
+
+        def one_by_one() -> Iterator[Piece]:
+            return pieces(
+                self.model,
+                lambda: self._reader.loads(samples),
+                batches,
+                lambda result: meaning(tensor_of(result, self._output)),
+                vectorize=vectorize,
+            )
+
+        if vectorize is False or self._output is not None:
+            return batches, one_by_one()
+        return batches, self._stacked.pieces(self.model, samples, batches, meaning, one_by_one)

@@ -92,11 +92,11 @@ class Reader:
             yield state | {alias: state[name] for alias, name in aliases.items() if name in state}
 
 
-def predictable(samples: Iterable[Sample], roles: str, who: str) -> list[Sample]:
+def predictable(samples: Iterable[Sample], roles: str, who: object) -> list[Sample]:
     """The samples of these roles, which must have batch-norm statistics of their own."""
     selected = [sample for sample in samples if roles in ("both", sample.role)]
     if not selected:
-        raise StateError(f"{who} has no samples with roles={roles!r}; collect some first")
+        raise StateError(f"{who!r} has no samples with roles={roles!r}; collect some first")
     stale = sum(sample.batchnorm == "stale" for sample in selected)
     if stale:
         raise StateError(

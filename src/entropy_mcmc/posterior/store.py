@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +28,7 @@ from entropy_mcmc.posterior.atomic_files import (
     is_regular,
     is_temporary,
     leaves,
+    own_signature,
     sha256,
     signature,
     sync,
@@ -68,6 +69,17 @@ class OpenTensor:
         return tensor
 
 
+@dataclass(frozen=True)
+class Signatures:
+    """Files as they were, each with its signature."""
+
+    files: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def hold(self) -> bool:
+        """Whether the files are still what they were."""
+        return all(own_signature(path) == seen for path, seen in self.files)
+
+
 Tensors = Mapping[str, OpenTensor | KeptTensor]
 
 
@@ -81,6 +93,7 @@ class Store:
         self._verified: dict[str, tuple[int, ...]] = {}
         self._kept = KeptFiles()
         self._seen: tuple[int, ...] = ()
+        self._manifest_path = self.folder / NAME
         _refuse_links(self.folder, path)
         self._manifest = self._read()
         if write:
@@ -210,6 +223,13 @@ class Store:
                 raise _damaged(path, f"cannot be read ({error.strerror})") from error
             self._verified[file.name] = now
 
+    def signatures(self, samples: Iterable[Sample]) -> Signatures | None:
+        """Signatures of the files of samples; None where one is no regular file."""
+        names = dict.fromkeys(file.name for sample in samples for file in _files(sample))
+        seen = [(path, own_signature(path)) for path in (f"{self.folder}/{n}" for n in names)]
+        whole = tuple((path, one) for path, one in seen if one is not None)
+        return Signatures(whole) if len(whole) == len(names) else None
+
     def require_writer(self) -> None:
         """Raise unless this object may write."""
         if not self.writable:
@@ -226,8 +246,10 @@ class Store:
     def _reload(self, *, force: bool = False) -> None:
         if self.writable:
             return
-        path = self.folder / NAME
-        seen = signature(path) if path.exists() else ()
+        try:
+            seen = signature(self._manifest_path)
+        except FileNotFoundError:
+            seen = ()
         if force or seen != self._seen:
             self._manifest, self._seen = self._read(), seen
 
