@@ -190,3 +190,22 @@ def test_no_correlation_with_other_addresses(other):
     for a, b in itertools.product(here, there):
         assert abs(correlation_z(a, b)) < 5
         assert abs(correlation_z((a**2 - 1) / np.sqrt(2), (b**2 - 1) / np.sqrt(2))) < 5
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+def test_eager_forms_give_the_integers_of_the_plain_one(keys):
+    """NumPy's and torch's in-place forms, at the edges of signed words, for one key and several."""
+    edges = torch.tensor([0, 1, -1, 2**31 - 1, -(2**31), 0x1BD11BDA], dtype=torch.int32)
+    low, high = edges.repeat(6), edges.repeat_interleave(6)
+    words = noise.step_schedule(seed=2**62 + 1, step=2**39 + 5)
+    if keys > 1:
+        columns = [noise.step_schedules(seed, 2**33, 1) for seed in range(keys)]
+        words = torch.stack(columns, dim=-1)[:, 0, :, None].unbind()
+        low, high = low.expand(keys, -1), high[None]
+    before = low.clone(), high.clone()
+    expected = noise.threefry2x32(words, low, high, noise.ELEMENT_ROUNDS)
+    for form in (noise._threefry_of_numpy, noise._threefry_of_torch):
+        result = form(words, low, high, noise.ELEMENT_ROUNDS)
+        assert all(torch.equal(a, b) for a, b in zip(result, expected, strict=True))
+        assert torch.equal(low, before[0])
+        assert torch.equal(high, before[1])

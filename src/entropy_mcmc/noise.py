@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +40,8 @@ PARAMETER_LIMIT = 2**22
 ELEMENT_LIMIT = 2**42
 WORD = 2**32
 
+_LEFT = tuple(np.uint32(bits) for bits in ROTATIONS)
+_RIGHT = tuple(np.uint32(32 - bits) for bits in ROTATIONS)
 HALF_ROOT_BITS = 0x3F3504F3  # of √½ in float32
 
 Schedule = Sequence[Any]
@@ -78,6 +81,13 @@ def _threefry_in_place(
     schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int
 ) -> tuple[Tensor, Tensor]:
     """`threefry2x32` for eager calls: the same integers, without a new tensor per operation."""
+    run = _threefry_of_numpy if x0.device.type == "cpu" else _threefry_of_torch
+    return run(schedule, x0, x1, rounds)
+
+
+def _threefry_of_torch(
+    schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int
+) -> tuple[Tensor, Tensor]:
     x0, x1 = x0 + schedule[0], (x1 + schedule[1]).expand_as(x0).contiguous()
     left = torch.empty_like(x1)
     for i in range(rounds):
@@ -93,6 +103,31 @@ def _threefry_in_place(
             x0 += schedule[injection]
             x1 += schedule[injection + 1]
     return x0, x1
+
+
+def _threefry_of_numpy(
+    schedule: Schedule, x0: Tensor, x1: Tensor, rounds: int
+) -> tuple[Tensor, Tensor]:
+    """On the CPU: NumPy has unsigned shifts, and calls that cost less."""
+    words = [_unsigned(word) for word in schedule]
+    first = np.add(_unsigned(x0), words[0])
+    second, left = np.empty_like(first), np.empty_like(first)
+    np.add(_unsigned(x1), words[1], out=second)
+    for i in range(rounds):
+        first += second
+        np.left_shift(second, _LEFT[i % 8], out=left)
+        np.right_shift(second, _RIGHT[i % 8], out=second)
+        second |= left
+        second ^= first
+        if i % 4 == 3:
+            injection = i // 4 * 2 + 2
+            first += words[injection]
+            second += words[injection + 1]
+    return torch.from_numpy(first.view(np.int32)), torch.from_numpy(second.view(np.int32))
+
+
+def _unsigned(word: Any) -> Any:
+    return word.numpy().view(np.uint32) if isinstance(word, Tensor) else np.uint32(word % WORD)
 
 
 def key_schedule(key: int, rounds: int) -> tuple[int, ...]:
@@ -167,9 +202,11 @@ def box_muller(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
 
     The radius uses 31 bits and reaches 6.66; the angle uses all 32.
     """
-    radius = torch.sqrt(-2.0 * torch.log(_uniform(x0)))
-    angle = x1.to(torch.float32) * (math.pi / 2**31)
-    return radius * torch.cos(angle), radius * torch.sin(angle)
+    bits = ((x0 >> 1) & 0x7FFFFFFF).to(torch.float32)
+    radius = bits.mul_(2.0**-31).add_(2.0**-32).log_().mul_(-2.0).sqrt_()
+    angle = x1.to(torch.float32).mul_(math.pi / 2**31)
+    first = torch.cos(angle).mul_(radius)
+    return first, angle.sin_().mul_(radius)
 
 
 def normal_pair(schedule: Schedule, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
