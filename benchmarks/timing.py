@@ -6,7 +6,9 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -79,3 +81,49 @@ def use_threads(number: int | None, cpu_time: bool) -> None:
         os.environ["XLA_FLAGS"] = (
             "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         )
+
+
+def profile(
+    run: Callable[[], object], places: dict[str, tuple[Any, str]], repeats: int
+) -> dict[str, float]:
+    """Median microseconds of a call, whole and by what it is spent on.
+
+    Args:
+        run: The call.
+        places: (object, attribute) of functions inside it that do not call each other, by name.
+        repeats: Calls; one before them is not counted.
+    """
+    spent = dict.fromkeys(places, 0.0)
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*given, **named)
+            finally:
+                spent[name] += time.perf_counter() - start
+
+        return call
+
+    rows: list[dict[str, float]] = []
+    with ExitStack() as stack:
+        for name, (owner, attribute) in places.items():
+            changed = timed(name, getattr(owner, attribute))
+            stack.enter_context(patch.object(owner, attribute, changed))
+        for _ in range(repeats + 1):
+            spent.update(dict.fromkeys(places, 0.0))
+            start = time.perf_counter()
+            run()
+            whole = time.perf_counter() - start
+            rows.append({"whole": whole, **spent, "rest": whole - sum(spent.values())})
+    return {n: round(1e6 * statistics.median(r[n] for r in rows[1:]), 1) for n in rows[0]}
+
+
+def profile_table(profiles: dict[str, dict[str, float]], what: str) -> str:
+    """Profiles as a Markdown table, one row each, in microseconds; a part may be missing."""
+    names = list(dict.fromkeys(name for parts in profiles.values() for name in parts))
+    lines = [f"| {what}, µs | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for label, parts in profiles.items():
+        cells = [f"{parts[name]:,.0f}" if name in parts else "–" for name in names]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)

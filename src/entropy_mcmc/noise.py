@@ -166,7 +166,7 @@ def step_schedules(
     steps = torch.arange(start, start + count, dtype=torch.int64, device=device)
     high = (steps >> 32) + stream * 2**24
     words = key_schedule(seed, KEY_ROUNDS)
-    w0, w1 = threefry2x32(words, steps.to(torch.int32), high.to(torch.int32), KEY_ROUNDS)
+    w0, w1 = _threefry_in_place(words, steps.to(torch.int32), high.to(torch.int32), KEY_ROUNDS)
     key = (w0, w1, w0 ^ w1 ^ PARITY)
     added = [w0, w1]
     for i in range(1, ELEMENT_ROUNDS // 4 + 1):

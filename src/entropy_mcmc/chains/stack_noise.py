@@ -10,10 +10,8 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains.noise_and_batches import draw_normals
-from entropy_mcmc.samplers.kernel.advance import CHUNK
+from entropy_mcmc.samplers.kernel.advance import CHUNK, KEYS_AT_A_TIME
 from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
-
-KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
 
 Places = tuple[tuple[int, int], ...]
 """(index of a parameter in the optimizer's order, its elements in one chain), for each tensor."""

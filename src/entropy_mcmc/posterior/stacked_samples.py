@@ -164,4 +164,5 @@ def _part(state: dict[str, Tensor], start: int, size: int) -> dict[str, Tensor]:
 
 
 def _rows(outputs: Tensor, transform: Output) -> Tensor:
-    return transform(outputs.flatten(0, 1)).unflatten(0, outputs.shape[:2])
+    values = transform(outputs.flatten(0, 1))
+    return values.view(*outputs.shape[:2], *values.shape[1:])

@@ -20,6 +20,7 @@ from entropy_mcmc.samplers.kernel.advance import advance, schedule_of
 from entropy_mcmc.samplers.kernel.finite_gradients import FiniteWatch
 from entropy_mcmc.samplers.kernel.layout import Known, Layout
 from entropy_mcmc.samplers.kernel.parameters import Closure, Group, Params
+from entropy_mcmc.samplers.kernel.step_hooks import profiled, with_hooks
 from entropy_mcmc.samplers.kernel.tensor_buckets import slot
 from entropy_mcmc.samplers.kernel.variables import WithVariables
 from entropy_mcmc.samplers.kernel.without_compiler import without_compiler
@@ -132,7 +133,19 @@ class Sampler(WithVariables):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, as any optimizer does."""
+        if set_to_none and not profiled():
+            for group in self.param_groups:
+                for param in group["params"]:
+                    param.grad = None
+            return
         without_compiler(Optimizer.zero_grad)(self, set_to_none)
+
+    def _patch_step_function(self) -> None:
+        """What torch calls to wrap `step`; its own wrapper costs as much as a small step."""
+        kind: Any = type(self)
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{kind.__name__}.zero_grad"
+        if not getattr(kind.step, "hooked", False):
+            kind.step = with_hooks(kind.step)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; it takes the sampler's defaults and joins at the current step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from entropy_mcmc.samplers.kernel import compiled
 from entropy_mcmc.samplers.kernel.tensor_buckets import Bucket, Slot, local, merged_counters, plan
 from entropy_mcmc.samplers.rule import Eps, Update
 
+KEYS_AT_A_TIME = 256  # steps whose noise keys are made together
 CHUNK = 2**16  # elements per eager pass: temporaries stay in the cache and out of peak memory
 
 
@@ -41,8 +43,25 @@ def schedule_of(
     if not update.normals:
         return None
     steps = range(group["step"], group["step"] + update.pairs)
-    keys = [noise.step_schedule(group["seed"], step, stream, inner) for step in steps]
+    if stream or inner:  # of draws that are asked for now and then, and of nested chains
+        keys = [noise.step_schedule(group["seed"], step, stream, inner) for step in steps]
+    else:
+        keys = [_kept_schedule(group["seed"], step) for step in steps]
     return tuple(word for key in keys for word in key)
+
+
+def _kept_schedule(seed: int, step: int) -> tuple[int, ...]:
+    """`step_schedule` of a chain, whose next steps are computed with it and kept."""
+    if not 0 <= step < noise.STEP_LIMIT:
+        return noise.step_schedule(seed, step)  # which refuses it
+    first = step - step % KEYS_AT_A_TIME
+    return _schedules(seed, first)[step - first]
+
+
+@lru_cache(maxsize=64)
+def _schedules(seed: int, first: int) -> list[tuple[int, ...]]:
+    rows: list[list[int]] = noise.step_schedules(seed, first, KEYS_AT_A_TIME).T.tolist()
+    return [tuple(row) for row in rows]
 
 
 def run_bucket(

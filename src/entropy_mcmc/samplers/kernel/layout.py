@@ -84,7 +84,7 @@ class Layout:
         self._kept_states: tuple[list[object], list[dict[str, Tensor]]] | None = None
 
     def _flat_views(self) -> dict[int, list[Tensor]]:
-        """Flat views of the small parameters of each bucket, which one call joins, by number."""
+        """Flat views of the parameters of each bucket, by number; one call joins small ones."""
         if not self.flat or self._rows > 1 or self.low:
             return {}
         found = {
@@ -93,7 +93,7 @@ class Layout:
         return {
             number: [tensor.view(-1) for tensor in tensors]
             for number, tensors in found.items()
-            if len(tensors) > 1 and all(tensor.is_contiguous() for tensor in tensors)
+            if all(tensor.is_contiguous() for tensor in tensors)
         }
 
     def fits(self, params: Sequence[Tensor]) -> bool:
@@ -168,18 +168,21 @@ class Layout:
         self, moved: Sequence[Sequence[Tensor]], move: Callable[[Bucket, Sequence[Tensor]], None]
     ) -> None:
         """Call `move` with the flat variables and gradient of each bucket, which it changes."""
+        # A parameter may have been turned, in the same memory.
+        plain = moved[0] is self.params and all([p.is_contiguous() for p in self.params])
         for number, bucket in enumerate(self.buckets):
-            theta = self._theta(number, moved[0])
+            theta = self._theta(number, moved[0], plain)
             others = [self._home(number, i, column) for i, column in enumerate(moved[1:])]
             move(bucket, [theta, *others, self.gradients[number]])
             self._write_back(number, moved, theta, others)
 
-    def _theta(self, number: int, column: Sequence[Tensor]) -> Tensor:
+    def _theta(self, number: int, column: Sequence[Tensor], plain: bool) -> Tensor:
+        """θ of a bucket as one flat tensor; `plain` parameters are read through kept views."""
         views = self._flat_params.get(number)
-        # A parameter may have been turned, in the same memory.
-        plain = column is self.params and all([p.is_contiguous() for p in column])
         if views is None or not plain:
             return self._side_by_side(self._thetas, number, column)
+        if len(views) == 1:
+            return views[0]
         if number not in self._thetas:
             self._thetas[number] = SideBySide(_members(self.params, self.buckets[number]))
         flat: Tensor = torch.cat(views, out=self._thetas[number].flat)
