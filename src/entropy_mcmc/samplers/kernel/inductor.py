@@ -74,6 +74,33 @@ def _as_tensor(number: int) -> Tensor:
     return torch.tensor(number, device="cpu")
 
 
+def fast_to_compile() -> dict[str, Any]:
+    """Settings that change how long a compilation takes, not what is computed or how fast.
+
+    An expression of more operations than the threshold becomes a value of its own. The generator is
+    a chain of 90 operations that two results need: at inductor's 50 each of them is written out
+    again and again, ten times as much work for the same C++. The other setting saves the build of a
+    program that tries whether AVX2 works, where torch itself runs on it.
+    """
+    settings: dict[str, Any] = {"realize_cpu_opcount_threshold": 5}
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        settings["cpp.vec_isa_ok"] = True
+    return settings
+
+
+@contextmanager
+def rules_made_once() -> Iterator[None]:
+    """Inside the block, inductor's rules of types are set up once, not for each operation.
+
+    They are one object, whose constructor runs again whenever it is asked for: a third of the time.
+    """
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+    DtypePropagationOpsHandler()
+    with patch.object(DtypePropagationOpsHandler, "__init__", lambda self: None):
+        yield
+
+
 def without_guards(
     function: Callable[..., None], options: dict[str, Any], example: Sequence[Tensor]
 ) -> Callable[..., None]:
@@ -102,7 +129,7 @@ def without_guards(
         return first_call
 
     def backend(graph: Any, inputs: Any) -> Any:
-        settings = {**options, "cpp_wrapper": True, "size_asserts": False}
+        settings = {**options, **fast_to_compile(), "cpp_wrapper": True, "size_asserts": False}
         return compile_fx(graph, inputs, inner_compile=compile_inner, config_patches=settings)
 
     length = example[-1].numel()
@@ -110,7 +137,7 @@ def without_guards(
         if tensor.numel() != length:
             torch._dynamo.mark_static(tensor)
     # Its cache would skip `compile_inner`; inductor's own, on disk, is within.
-    with functorch.patch(enable_autograd_cache=False):
+    with functorch.patch(enable_autograd_cache=False), rules_made_once():
         torch.compile(function, backend=backend, dynamic=True, fullgraph=True)(*example)
     (call,) = inner
     places = {id(tensor): i for i, tensor in enumerate(example)}
