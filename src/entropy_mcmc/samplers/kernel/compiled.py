@@ -21,6 +21,7 @@ from torch import Tensor
 from entropy_mcmc import noise
 from entropy_mcmc.samplers.kernel.inductor import (
     KNOWN_TORCH,
+    fast_to_compile,
     quiet_compiler,
     two_vectors_at_a_time,
     without_guards,
@@ -142,7 +143,8 @@ def _ready(
     example = [t.clone() for t in (constants, *extra[kind], *values)]
     with quiet_compiler(), two_vectors_at_a_time():
         if device.type == "cpu" and torch.__version__.startswith(KNOWN_TORCH):
-            return without_guards(source, OPTIONS, example)
+            settings = OPTIONS | fast_to_compile(noisy=kind != "quiet")
+            return without_guards(source, settings, example)
         compiled: Kernel = torch.compile(source, dynamic=True, fullgraph=True, options=OPTIONS)
         compiled(*example)
     return compiled

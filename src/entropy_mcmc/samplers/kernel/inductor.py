@@ -74,15 +74,16 @@ def _as_tensor(number: int) -> Tensor:
     return torch.tensor(number, device="cpu")
 
 
-def fast_to_compile() -> dict[str, Any]:
+def fast_to_compile(*, noisy: bool) -> dict[str, Any]:
     """Settings that change how long a compilation takes, not what is computed or how fast.
 
     An expression of more operations than the threshold becomes a value of its own. The generator is
     a chain of 90 operations that two results need: at inductor's 50 each of them is written out
-    again and again, ten times as much work for the same C++. The other setting saves the build of a
-    program that tries whether AVX2 works, where torch itself runs on it.
+    again and again, ten times as much work for the same C++. Kernels without noise are short, and
+    keep the order of their terms, on which the rounding of fused products depends. The other
+    setting saves the build of a program that tries whether AVX2 works, where torch runs on it.
     """
-    settings: dict[str, Any] = {"realize_cpu_opcount_threshold": 5}
+    settings: dict[str, Any] = {"realize_cpu_opcount_threshold": 5} if noisy else {}
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
         settings["cpp.vec_isa_ok"] = True
     return settings
@@ -129,7 +130,7 @@ def without_guards(
         return first_call
 
     def backend(graph: Any, inputs: Any) -> Any:
-        settings = {**options, **fast_to_compile(), "cpp_wrapper": True, "size_asserts": False}
+        settings = {**options, "cpp_wrapper": True, "size_asserts": False}
         return compile_fx(graph, inputs, inner_compile=compile_inner, config_patches=settings)
 
     length = example[-1].numel()
