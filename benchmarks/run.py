@@ -35,7 +35,7 @@ COMMANDS = {
     "stacked": ("small.py", "--part", "stacked"),
     "runs": ("small.py", "--part", "runs"),
     "refresh": ("small.py", "--part", "refresh"),
-    "predict": ("small.py", "--part", "predict"),
+    "predict": ("predictions.py",),
     "paths": ("small.py", "--part", "paths"),
     "import": ("whole.py", "--part", "import"),
     "command": ("whole.py", "--part", "command"),
@@ -105,6 +105,8 @@ def tables(results: list[dict[str, Any]]) -> str:
         blocks.append(timing.table(result["rows"]))
         if "one" in result:
             blocks.append(profile_table(result))
+        if "profiles" in result:
+            blocks.append(timing.profile_table(result["profiles"], result["profile_of"]))
         if "scaling" in result:
             blocks.append(scaling_table(result["scaling"]))
     return "\n\n".join(blocks)

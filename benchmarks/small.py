@@ -1,6 +1,6 @@
-"""Small networks: K trained at once, predictions with 16 samples, two paths of the compiled step.
+"""Small networks: K trained at once, batch-norm statistics, two paths of the compiled step.
 
-    python benchmarks/small.py [--part stacked | runs | refresh | predict | paths] [--repeats 15]
+    python benchmarks/small.py [--part stacked | runs | refresh | paths] [--repeats 15]
 
 Prints JSON.
 """
@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-import predictive
 import timing
 import torch
 import torch.nn.functional as F
 from step import ETA, SETTINGS, small_parameters
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 
+from entropy_mcmc import stacked_layers
+from entropy_mcmc.chains.stack_noise import StackNoise
 from entropy_mcmc.chains.stacked_modules import StackedModules
 from entropy_mcmc.chains.stacked_optimizer import stacked_optimizer
 from entropy_mcmc.posterior import Posterior
@@ -32,9 +32,17 @@ from entropy_mcmc.run.refresh import refresh_batches
 from entropy_mcmc.run.runner import run
 from entropy_mcmc.run.stacked_gradients import stacked_losses
 from entropy_mcmc.samplers import EntropyMCMC
-from entropy_mcmc.samplers.kernel import compiled
+from entropy_mcmc.samplers.kernel import advance, compiled
 
 K, BATCH, SAMPLES = 8, 64, 16
+INSIDE = {  # of an iteration; the rest is the rule, its copies and calls
+    "forward": (nn.Sequential, "forward"),
+    "stacked forward": (stacked_layers, "run"),
+    "backward": (Tensor, "backward"),
+    "noise": (advance, "_normals"),
+    "stacked noise": (StackNoise, "normals"),
+    "compiled kernel": (compiled, "run"),
+}
 HYPER = {"lr": 1e-3, "num_data": 1000, "eta": 0.01, "temperature": 0.02, "momentum": 0.9}
 
 
@@ -94,7 +102,7 @@ def stacked(repeats: int, cpu_time: bool) -> dict[str, Any]:
         "MLP of 20,000 weights with batch norm": (normed, (64,)),
         "CNN of 10,000 weights": (cnn, (1, 16, 16)),
     }
-    rows, shown = [], {}
+    rows, shown, profiles = [], {}, {}
     for name, (make, shape) in kinds.items():
         x, y = torch.randn(BATCH, *shape), torch.randint(0, 10, (BATCH,))
         many = lambda make=make: [make() for _ in range(K)]  # noqa: E731
@@ -108,7 +116,10 @@ def stacked(repeats: int, cpu_time: bool) -> dict[str, Any]:
         times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
         rows += _stacked_rows(name, times)
         shown |= {f"{name}, {k}": v for k, v in timing.milliseconds(times).items()}
-    return {"rows": rows, "milliseconds": shown}
+        if name == "MLP of 20,000 weights":
+            profiles = {k: timing.profile(actions[k], INSIDE, repeats) for k in actions}
+    what = "MLP of 20,000 weights"
+    return {"rows": rows, "milliseconds": shown, "profiles": profiles, "profile_of": what}
 
 
 def _stacked_rows(name: str, times: dict[str, list[float]]) -> list[timing.Row]:
@@ -186,57 +197,6 @@ def refresh(repeats: int, cpu_time: bool) -> dict[str, Any]:
     return {"rows": [row]}
 
 
-def predict(repeats: int, cpu_time: bool) -> dict[str, Any]:
-    """16 samples of small networks against 16 plain passes, of one network of that size."""
-    rows, shown = [], {}
-    for inputs, width in ((16, 64), (64, 266)):
-        net = mlp(inputs, width)
-        size = sum(p.numel() for p in net.parameters())
-        with tempfile.TemporaryDirectory() as folder:
-            predictive.store(folder, net, SAMPLES).close()
-            posterior = Posterior.open(folder, net)
-            for count in (8, 1000):
-                x = torch.randn(count, inputs)
-                actions = _ways(net, posterior, x)
-                times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
-                what = f"{size:,} weights, {count} rows"
-                rows += [
-                    timing.ratio(f"{what}: predict_proba / 16 plain passes", times["posterior"],
-                                 times["plain"], "≤ 0.5"),
-                    timing.ratio(f"{what}: as_module, samples in memory / 16 plain passes",
-                                 times["module"], times["plain"], "–"),
-                    timing.ratio(f"{what}: vmap of the forward pass alone / 16 plain passes "
-                                 "(the limit)", times["vmap"], times["plain"], "–"),
-                ]  # fmt: skip
-                shown |= {f"{what}, {k}": v for k, v in timing.milliseconds(times).items()}
-    return {"rows": rows, "milliseconds": shown}
-
-
-def _ways(net: nn.Module, posterior: Posterior, x: Tensor) -> dict[str, Callable[[], object]]:
-    parameters, buffers = stack_module_state([net] * SAMPLES)  # type: ignore[list-item]
-    states = {k: v.detach() for k, v in {**parameters, **buffers}.items()}
-
-    @torch.no_grad()
-    def side_by_side() -> Tensor:
-        one = vmap(lambda s, rows: functional_call(net, s, (rows,)), in_dims=(0, None))
-        result: Tensor = one(states, x)
-        return result
-
-    module = posterior.as_module()
-
-    @torch.no_grad()
-    def in_memory() -> Tensor:
-        average: Tensor = module(x)
-        return average
-
-    return {
-        "plain": lambda: predictive.plain_passes(net, x, SAMPLES),
-        "posterior": lambda: posterior.predict_proba(x, batch_size=predictive.BATCH),
-        "module": in_memory,
-        "vmap": side_by_side,
-    }
-
-
 def paths(repeats: int, cpu_time: bool) -> dict[str, Any]:
     """The compiled step through `torch.compile`, as in other versions of torch, and directly."""
 
@@ -274,7 +234,6 @@ PARTS = {
     "stacked": stacked,
     "runs": runs,
     "refresh": refresh,
-    "predict": predict,
     "paths": paths,
 }
 

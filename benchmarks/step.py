@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entropy_mcmc import models
-from entropy_mcmc.samplers import SGLD, EntropyMCMC, entropy_mcmc
-from entropy_mcmc.samplers.kernel import compiled
+from entropy_mcmc.samplers import SGLD, EntropyMCMC, base, entropy_mcmc
+from entropy_mcmc.samplers.kernel import compiled, layout
+from entropy_mcmc.samplers.kernel.layout import Known, Layout
 from entropy_mcmc.samplers.kernel.tensor_buckets import Slot
 from entropy_mcmc.samplers.rule import Update
 
@@ -125,6 +126,18 @@ def steps(repeats: int, cpu_time: bool) -> dict[str, Any]:
     return {"rows": rows, "milliseconds": timing.milliseconds(times)}
 
 
+STEP = {  # what a compiled step consists of; the rest is calls
+    "gradients in": (Known, "take_gradients"),
+    "finite check": (Layout, "gradients_are_finite"),
+    "θ in": (Layout, "_theta"),
+    "θ_a": (Layout, "_home"),
+    "states": (EntropyMCMC, "_variables"),
+    "keys": (base, "schedule_of"),
+    "kernel": (layout, "run_bucket"),
+    "θ out": (Layout, "_write_back"),
+}
+
+
 def small_parameters(size: int) -> list[Tensor]:
     """62 tensors of `size` numbers, with gradients."""
     params = [nn.Parameter(torch.randn(size)) for _ in range(62)]
@@ -159,6 +172,11 @@ def fixed(repeats: int, cpu_time: bool) -> dict[str, Any]:
         views = [p.detach().clone() for p in copies[1]]
         actions["copies"] = lambda: [torch._foreach_copy_(views, copies[0]) for _ in range(3)]
         times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+    profiles = {
+        "SGD, 62 tensors of 10": timing.profile(actions["sgd 10"], {}, repeats),
+        "EMCMC, noise off": timing.profile(actions["quiet 10"], STEP, repeats),
+        "EMCMC": timing.profile(actions["noisy 10"], STEP, repeats),
+    }
     rows = [
         timing.ratio("62 tensors, 100,000 parameters: EMCMC step, noise on / SGD step",
                      times["noisy 1612"], times["sgd 1612"], "–"),
@@ -168,18 +186,26 @@ def fixed(repeats: int, cpu_time: bool) -> dict[str, Any]:
         timing.ratio("the three copies of 62 tensors alone / SGD step (the limit)",
                      times["copies"], times["sgd 10"], "–"),
     ]  # fmt: skip
-    return {"rows": rows, "milliseconds": timing.milliseconds(times)}
+    shown = timing.milliseconds(times)
+    return {"rows": rows, "milliseconds": shown, "profiles": profiles, "profile_of": "step"}
 
 
-def iteration(model: nn.Module, make: Callable[..., Any], x: Tensor, y: Tensor) -> Any:
-    optimizer = make(model.parameters())
+class Iteration:
+    """A training iteration: `gradient`, which all optimizers need, and a step."""
 
-    def run() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+    def __init__(self, model: nn.Module, make: Callable[..., Any], x: Tensor, y: Tensor) -> None:
+        self._model, self._x, self._y = model, x, y
+        self.optimizer = make(model.parameters())
 
-    return run
+    def gradient(self) -> None:
+        """Forward and backward."""
+        F.cross_entropy(self._model(self._x), self._y).backward()
+
+    def __call__(self) -> None:
+        """One iteration."""
+        self.optimizer.zero_grad()
+        self.gradient()
+        self.optimizer.step()
 
 
 def sgd(params: Any) -> Any:
@@ -195,24 +221,35 @@ def mlp(repeats: int, cpu_time: bool) -> dict[str, Any]:
     x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
     net = lambda: models.MLP(784, 10, hidden=(256, 256))  # noqa: E731
     actions = {
-        "emcmc": iteration(net(), emcmc, x, y),
-        "quiet": iteration(net(), lambda params: quiet(emcmc(params)), x, y),
-        "sgd": iteration(net(), sgd, x, y),
+        "emcmc": Iteration(net(), emcmc, x, y),
+        "quiet": Iteration(net(), lambda params: quiet(emcmc(params)), x, y),
+        "sgd": Iteration(net(), sgd, x, y),
     }
     times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
+    gradient = {"forward and backward": (Iteration, "gradient")}
+    profiles = {
+        name: timing.profile(run, gradient | ({} if name == "sgd" else STEP), repeats)
+        for name, run in actions.items()
+    }
     rows = [
         timing.ratio("MLP iteration, EMCMC / SGD", times["emcmc"], times["sgd"], "≤ 1.4"),
         timing.ratio("MLP iteration, EMCMC with its noise off / SGD", times["quiet"],
                      times["sgd"], "≤ 1.1"),
     ]  # fmt: skip
-    return {"rows": rows, "milliseconds": timing.milliseconds(times)}
+    for name, what in (("emcmc", "with noise"), ("quiet", "noise off")):
+        alone = profiles["sgd"]["forward and backward"] + profiles[name]["kernel"]
+        title = f"forward, backward and the kernel alone, {what} / SGD's iteration (the limit)"
+        whole = profiles["sgd"]["whole"]
+        rows.append({"what": title, "ratio": alone / whole, "quartiles": None, "target": "–"})
+    shown = timing.milliseconds(times)
+    return {"rows": rows, "milliseconds": shown, "profiles": profiles, "profile_of": "iteration"}
 
 
 def resnet(repeats: int, cpu_time: bool) -> dict[str, Any]:
     """1 + (EMCMC step − SGD step) / iteration, for ResNet-18 at batch 128."""
     x, y = torch.randn(128, 3, 32, 32), torch.randint(0, 10, (128,))
     actions = {
-        "iteration": iteration(models.resnet18(), sgd, x, y),
+        "iteration": Iteration(models.resnet18(), sgd, x, y),
         "emcmc": EntropyMCMC(parameters(), eta=ETA, fused=True, **SETTINGS).step,
         "sgd": torch.optim.SGD(parameters(), lr=1e-9, fused=True).step,
     }
