@@ -56,7 +56,8 @@ def test_outputs_gradients_and_statistics_are_those_of_vmap(name, training):
     other, x = copy.deepcopy(state), torch.randn(K, ROWS, 5)
     layers = stacked_layers.known_layers(model)
     assert layers is not None
-    assert stacked_layers.takes(layers, x, state)
+    assert stacked_layers.takes(layers, x)
+    assert stacked_layers.has_all(state, layers)
     ours, theirs = trained(state), trained(other)
     out = stacked_layers.run(layers, x, state)
     expected = vmap(lambda s, rows: functional_call(model, s, (rows,)))(other, x)
@@ -78,7 +79,8 @@ def test_outputs_gradients_and_statistics_are_those_of_vmap(name, training):
 def test_pictures_are_flattened():
     model, state = stacked(lambda: MLP(2 * 3, 2))
     layers, x = stacked_layers.known_layers(model), torch.randn(K, ROWS, 2, 3)
-    assert stacked_layers.takes(layers, x, state)
+    assert stacked_layers.takes(layers, x)
+    assert stacked_layers.has_all(state, layers)
     expected = vmap(lambda s, rows: functional_call(model, s, (rows,)))(state, x)
     assert torch.equal(stacked_layers.run(layers, x, state), expected)
 
@@ -134,7 +136,7 @@ def test_hooks_of_all_modules_are_seen():
 def test_tied_weights_and_other_inputs_are_not_taken():
     model, state = stacked(lambda: deep(nn.ReLU()))
     layers = stacked_layers.known_layers(model)
-    assert not stacked_layers.takes(layers, torch.randn(K, 5), state)
-    assert not stacked_layers.takes(layers, {"x": torch.randn(K, ROWS, 5)}, state)
+    assert not stacked_layers.takes(layers, torch.randn(K, 5))
+    assert not stacked_layers.takes(layers, {"x": torch.randn(K, ROWS, 5)})
     state.pop("0.weight")  # as where another name holds it
-    assert not stacked_layers.takes(layers, torch.randn(K, ROWS, 5), state)
+    assert not stacked_layers.has_all(state, layers)

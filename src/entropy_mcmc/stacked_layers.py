@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 ACTIVATIONS = (
     nn.ReLU,
     nn.Tanh,
@@ -64,12 +63,16 @@ def known_layers(model: nn.Module, *, training: bool | None = None) -> list[Laye
     return None if _has_global_hooks() else layers
 
 
-def takes(layers: list[Layer], inputs: Any, state: State) -> bool:
-    """Whether the layers can be given these inputs (K, rows, …), with these tensors."""
+def takes(layers: list[Layer], inputs: Any) -> bool:
+    """Whether the layers can be given these inputs (K, rows, …)."""
     if not isinstance(inputs, Tensor) or not layers:
         return False
-    flat = inputs.dim() == 3 or (layers[0].apply is _flatten and inputs.dim() > 3)
-    return flat and all(name in state for layer in layers for name, _ in layer.tensors())
+    return inputs.dim() == 3 or (layers[0].apply is _flatten and inputs.dim() > 3)
+
+
+def has_all(state: State, layers: list[Layer]) -> bool:
+    """Whether all tensors of the layers are in `state`; of tied ones only one name is."""
+    return all(name in state for layer in layers for name, _ in layer.tensors())
 
 
 def run(layers: list[Layer], inputs: Tensor, state: State) -> Tensor:
@@ -86,7 +89,8 @@ class _Unknown(Exception):
 def _visit(module: nn.Module, prefix: str, training: bool | None, layers: list[Layer]) -> None:
     kind = type(module)
     special = "forward" in vars(module) or getattr(module, "_compiled_call_impl", None) is not None
-    if special or any(getattr(module, hooks) for hooks in _HOOKS):
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    if special or hooks or module._backward_hooks or module._backward_pre_hooks:
         raise _Unknown
     if kind is nn.Sequential:
         for name, child in module._modules.items():
@@ -125,11 +129,11 @@ def _has_global_hooks() -> bool:
 
 def _linear(layer: Layer, x: Tensor, state: State) -> Tensor:
     weight, bias = state[f"{layer.prefix}weight"], state.get(f"{layer.prefix}bias")
-    if len(x) == 1:
+    if x.shape[0] == 1:
         return F.linear(x[0], weight[0], None if bias is None else bias[0])[None]
     if bias is None:
         return torch.bmm(x, weight.transpose(1, 2))
-    return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
 
 def _batch_norm(layer: Layer, x: Tensor, state: State) -> Tensor:

@@ -58,7 +58,8 @@ class StackedModules:
         """Outputs of all modules; `inputs` have a leading dimension K."""
         state = {**self.parameters, **self.frozen, **self.buffers}
         layers = stacked_layers.known_layers(self.base) if len(inputs) == 1 else None
-        if layers is not None and stacked_layers.takes(layers, inputs[0], state):
+        known = layers is not None and stacked_layers.has_all(state, layers)
+        if layers is not None and known and stacked_layers.takes(layers, inputs[0]):
             return stacked_layers.run(layers, inputs[0], state)
         return vmap(self._one, randomness="error")(state, inputs)
 

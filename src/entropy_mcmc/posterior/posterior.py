@@ -155,7 +155,7 @@ class Posterior(Deployable):
     @property
     def likelihood(self) -> str:
         """What the model's output means: "classification" or "regression"."""
-        return self._store.manifest.likelihood
+        return self._store.settings.likelihood
 
     @property
     def samples(self) -> tuple[Sample, ...]:

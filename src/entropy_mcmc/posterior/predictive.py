@@ -82,8 +82,10 @@ class Probabilities:
 
 def _warn_of_probabilities(result: Tensor) -> None:
     """Log-probabilities are logits too; probabilities are not: their softmax is near uniform."""
-    several = result.ndim == 2 and result.shape[1] > 1 and len(result) > 0
-    if several and bool((result >= 0).all()) and bool(((result.sum(1) - 1).abs() < 1e-3).all()):
+    several = result.ndim == 2 and result.shape[1] > 1 and result.shape[0] > 0
+    if not several or float(result[0].min()) < 0:  # as nearly all logits show at once
+        return
+    if bool((result >= 0).all()) and bool(((result.sum(1) - 1).abs() < 1e-3).all()):
         warnings.warn(
             "the network returns probabilities (each row sums to 1), and a posterior takes logits: "
             "softmax would be applied twice; leave the softmax out of the network, or pass "
@@ -125,7 +127,7 @@ class Mean:
 
     def add(self, index: int, values: Tensor) -> None:
         """Take the values (k, rows, …) of k samples on batch `index`."""
-        self.count += len(values) if index == 0 else 0
+        self.count += values.shape[0] if index == 0 else 0
         total = values.sum(0).to(self.device)
         if index == len(self._sums):
             self._sums.append(total)

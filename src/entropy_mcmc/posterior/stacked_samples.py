@@ -106,6 +106,8 @@ class StackedSamples:
             return None
         if files is None or state is None or not files.hold():
             return None
+        if any(each[0] not in state for each in form):  # a tied weight
+            return None
         return _Kept(samples, form, files, state)
 
     def _joined(self, model: nn.Module, samples: Sequence[Sample]) -> dict[str, Tensor] | None:
@@ -143,7 +145,7 @@ def _outputs(
     None where the layers do not take the inputs.
     """
     many = inputs.expand(number, *inputs.shape) if isinstance(inputs, Tensor) else inputs
-    if not stacked_layers.takes(layers, many, state):
+    if not stacked_layers.takes(layers, many):
         return None
     widest = max(value.shape[1] for value in state.values() if value.dim() > 1)
     size = max(LEAST, AT_A_TIME // max(widest * many.shape[1], 1))

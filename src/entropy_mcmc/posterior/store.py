@@ -128,6 +128,11 @@ class Store:
         return self._manifest
 
     @property
+    def settings(self) -> Manifest:
+        """The manifest as it was read last: of its settings, which never change."""
+        return self._manifest
+
+    @property
     def writable(self) -> bool:
         """Whether this object holds the writer's lock."""
         return self._lock is not None and self._lock.held
