@@ -109,9 +109,8 @@ def wrapped(lines: list[str], width: int = 120) -> list[str]:
     parts: list[str] = []
     for line in lines:
         indent = "  " if line.startswith("- ") else ""
-        parts += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False) or [
-            ""
-        ]
+        whole = {"break_long_words": False, "break_on_hyphens": False}
+        parts += textwrap.wrap(line, width, subsequent_indent=indent, **whole) or [""]
     return parts
 
 
