@@ -109,8 +109,9 @@ def wrapped(lines: list[str], width: int = 120) -> list[str]:
     parts: list[str] = []
     for line in lines:
         indent = "  " if line.startswith("- ") else ""
-        whole = {"break_long_words": False, "break_on_hyphens": False}
-        parts += textwrap.wrap(line, width, subsequent_indent=indent, **whole) or [""]
+        filled = textwrap.TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False)
+        filled.break_long_words = False
+        parts += filled.wrap(line) or [""]
     return parts
 
 
