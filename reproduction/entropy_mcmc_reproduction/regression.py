@@ -65,10 +65,11 @@ def jobs(scale: str, place: Place) -> list[Job]:
     """
     wanted = [(method, table) for method in SPACES for table in tables(scale)]
     wanted.sort(key=lambda pair: (pair[0] != "emcmc", pair[1] not in SMALL))
-    return [_job(method, table, scale) for method, table in wanted]
+    return [job_of(method, table, scale) for method, table in wanted]
 
 
-def _job(method: str, table: str, scale: str) -> Job:
+def job_of(method: str, table: str, scale: str) -> Job:
+    """The job of a method on a table."""
     settings = {**_COMMON, **_SIZES[scale], **WIDER.get(table, {}), "table": table}
     space = {name: list(ends) for name, ends in SPACES[method].items()}
     settings |= {"method": method, "space": space}
@@ -120,7 +121,8 @@ def gradients(settings: Mapping[str, Any], rows: int) -> int:
     return int(min(max(wanted, settings["least"]), settings["most"]))
 
 
-def _course(settings: Mapping[str, Any], rows: int, chains: int, length: float) -> Course:
+def course_of(settings: Mapping[str, Any], rows: int, chains: int, length: float) -> Course:
+    """Course of each of `chains` chains that share a part of a split's gradients."""
     steps = int(length * gradients(settings, rows)) // chains
     names = ("batch", "hidden", "noise_from", "keep_from", "samples")
     return Course(steps=steps, **{name: settings[name] for name in names})
@@ -148,13 +150,13 @@ def _validated(
     made, parts = [], []
     for length, some in _by_length(settings, pairs, [wanted[s][i] for s, i in pairs]):
         part = held.only([split for (split, _), _ in some])
-        course = _course(settings, held.rows, share, length)
+        course = course_of(settings, held.rows, share, length)
         numbers = _numbers(settings, [trial for _, trial in some])
-        draws = regression_chains.run(
+        means = regression_chains.run(
             settings["method"], numbers, part, course, chains=chains, seed=1000 + coarse
         )
         made += [pair for pair, _ in some]
-        parts.append(NoisePosterior.given(draws.means, part.judged_targets, prior_of(settings)))
+        parts.append(NoisePosterior.given(means, part.judged_targets, prior_of(settings)))
     noise = NoisePosterior.together(parts).of([made.index(pair) for pair in pairs])
     return noise.evidence.view(-1, len(wanted)).T.tolist(), noise
 
@@ -168,9 +170,9 @@ def _judged(
     for length, some in _by_length(settings, [(s, 0) for s in range(len(splits))], chosen):
         members = [split for (split, _), _ in some]
         part = splits.only(members)
-        course = _course(settings, splits.rows, kind.chains, length)
+        course = course_of(settings, splits.rows, kind.chains, length)
         numbers = _numbers(settings, [trial for _, trial in some])
-        draws = regression_chains.run(
+        means = regression_chains.run(
             settings["method"],
             numbers,
             part,
@@ -179,7 +181,7 @@ def _judged(
             seed=0,
             guess=noise.of(members).typical().float(),
         )
-        for name, values in judge(draws.means, part, noise.of(members)).items():
+        for name, values in judge(means, part, noise.of(members)).items():
             for split, value in zip(members, values, strict=True):
                 result[name][split] = value
     return result

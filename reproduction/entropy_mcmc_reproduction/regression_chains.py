@@ -101,14 +101,6 @@ class Course:
         return after > 0 and after * self.samples // room > (after - 1) * self.samples // room
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Outputs on the judged rows (networks, runs, rows), and the last noise variances (runs,)."""
-
-    means: Tensor
-    noise: Tensor
-
-
 def run(
     method: str,
     numbers: Mapping[str, Tensor],
@@ -118,8 +110,10 @@ def run(
     chains: int,
     seed: int,
     guess: Tensor | None = None,
-) -> Draws:
-    """Run `chains` networks for each split of `splits` and return what they say of its judged rows.
+) -> Tensor:
+    """Run `chains` networks for each split and return their outputs on its judged rows.
+
+    The outputs are (networks, runs, rows).
 
     `numbers` holds a value for each split: lr, prior_variance, and EMCMC's horizon (ηN/lr). `guess`
     is the noise variance to begin with; without it, the judged rows tell while the chains run.
@@ -137,7 +131,7 @@ def run(
     means = torch.cat(kept)
     if not bool(torch.isfinite(means).any(dim=0).all(dim=1).any()):
         raise NonFiniteError(f"every network of {method} diverged; search over smaller lr")
-    return Draws(means, noise.heats.view(len(splits), chains).mean(1))
+    return means
 
 
 class Noise:

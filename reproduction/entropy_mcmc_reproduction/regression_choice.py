@@ -53,9 +53,11 @@ def fitted(means: Tensor, targets: Tensor, prior: NoisePrior | None) -> NoisePos
     return NoisePosterior.given(means, targets, prior)
 
 
-def compared(table: str, method: str, folder: str | None) -> dict[str, list[float]]:
+def compared(
+    table: str, method: str, folder: str | None, scale: str = "laptop"
+) -> dict[str, list[float]]:
     """Log-density of C by candidate, split by split, in standardised units."""
-    settings = regression._job(method, table, "laptop").settings
+    settings = regression.job_of(method, table, scale).settings
     splits = Splits.of(*read(table, folder, None))
     outer = splits.validation(settings["validation_part"])
     inner = outer.validation(settings["validation_part"])
@@ -74,11 +76,11 @@ def _outputs(
     method: str, settings: dict[str, Any], splits: Splits, seed: int, guess: Tensor | None
 ) -> Tensor:
     chains = KINDS[method].chains
-    course = regression._course(settings, splits.rows, chains, 1.0)
+    course = regression.course_of(settings, splits.rows, chains, 1.0)
     numbers = {name: torch.full((len(splits),), CENTRE[name]) for name in settings["space"]}
     return regression_chains.run(
         method, numbers, splits, course, chains=chains, seed=seed, guess=guess
-    ).means
+    )
 
 
 def main() -> None:

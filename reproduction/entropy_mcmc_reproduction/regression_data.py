@@ -63,10 +63,6 @@ class Splits:
         """Some of the splits."""
         return Splits(*(value[chosen] for value in vars(self).values()))
 
-    def repeat(self, times: int) -> Splits:
-        """All splits, one after the other, `times` times."""
-        return self.only(list(range(len(self))) * times)
-
     def __len__(self) -> int:
         return len(self.inputs)
 

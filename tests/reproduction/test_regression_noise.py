@@ -7,6 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
+from entropy_mcmc_reproduction import regression_choice
+from entropy_mcmc_reproduction.regression_data import Splits
 from entropy_mcmc_reproduction.regression_noise import GRID, NoisePosterior, NoisePrior
 
 DRAWS = torch.Generator().manual_seed(0)
@@ -87,3 +89,31 @@ def test_a_run_that_diverged_has_no_evidence():
     assert float(found.evidence[1]) == -math.inf
     assert torch.isfinite(found.typical()).all()
     assert found.of([1]).log_weights.shape == (1, len(GRID))
+
+
+def test_the_choice_never_sees_the_test_rows(monkeypatch):
+    """With the test rows destroyed it is the same, and rows are held out twice."""
+    whole = regression_choice.compared("diabetes", "ensemble", None, "smoke")
+    assert set(whole) == set(regression_choice.CANDIDATES)
+    of, seen = Splits.of, []
+
+    def blind(values, test):
+        splits = of(values, test)
+        splits.judged_targets.fill_(1e3)
+        splits.judged_inputs.fill_(1e3)
+        seen.append(splits)
+        return splits
+
+    monkeypatch.setattr(regression_choice.Splits, "of", blind)
+    assert regression_choice.compared("diabetes", "ensemble", None, "smoke") == whole
+    outer = seen[0].validation(0.2)
+    inner = outer.validation(0.2)
+    rows = [inner.inputs[0], inner.judged_inputs[0], outer.judged_inputs[0]]
+    assert len(torch.unique(torch.cat(rows), dim=0)) == sum(map(len, rows)) == seen[0].rows
+
+
+def test_the_plug_in_has_all_weight_at_its_best():
+    found = regression_choice.fitted(HELD, HELD_TARGETS, None)
+    assert found.log_weights.exp().sum(1).tolist() == [1.0, 1.0]
+    free = NoisePosterior.given(HELD, HELD_TARGETS, NoisePrior())
+    assert found.log_weights.argmax(1).tolist() == free.log_weights.argmax(1).tolist()
