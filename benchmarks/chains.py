@@ -166,23 +166,43 @@ def compare(
     return out
 
 
+def products(x: torch.Tensor, number: int, steps: int) -> Callable[[], object]:
+    """The two products of a shared batch with the weights of all chains, and nothing else."""
+    rows = torch.randint(ROWS, (steps, BATCH))
+    thetas = torch.zeros(number, WEIGHTS)
+
+    def both() -> None:
+        for chosen in rows:
+            batch = x[chosen]
+            (thetas @ batch.T) @ batch
+
+    return both
+
+
 def compare_shared(
     data: tuple[torch.Tensor, torch.Tensor], number: int, steps: int, repeats: int, cpu_time: bool
-) -> list[timing.Row]:
+) -> dict[str, Any]:
     """Chains with one batch for all of them: another algorithm, whose chains are correlated."""
-    actions = {"ours": ours(*data, number, steps, shared_batch=True)}
+    actions = {
+        "ours": ours(*data, number, steps, shared_batch=True),
+        "products": products(data[0], number, steps),
+    }
     try:
         actions["shared"] = blackjax_sgld(*data, number, steps, shared=True)
         actions["own"] = blackjax_sgld(*data, number, steps)
     except ImportError:
-        return []
+        return {"rows": []}
     times = timing.interleaved(actions, repeats, cpu_time=cpu_time)
     first = f"{number} chains with one shared batch, our sgld / blackjax"
-    return [
+    rows = [
         timing.ratio(f"{first} with own batches (a different algorithm)", times["own"],
                      times["ours"], "≥ 5"),
         timing.ratio(f"{first} with a shared batch", times["shared"], times["ours"], "≥ 1.3"),
     ]  # fmt: skip
+    profiles = [profile(actions["ours"], number * steps) for _ in range(repeats)]
+    parts = {name: statistics.median(p[name] for p in profiles) for name in profiles[0]}
+    each = {k: 1e6 * statistics.median(t) / (number * steps) for k, t in times.items()}
+    return {"rows": rows, "us_per_chain_step": each, "of_ours": parts}
 
 
 def main() -> None:
@@ -198,9 +218,9 @@ def main() -> None:
     many = compare(data, 64, max(64, given.steps // 256 * 16), given.repeats, "≥ 2", given.cpu_time)
     few = max(64, given.steps // 256 * 16)
     shared = compare_shared(data, 64, few, given.repeats, given.cpu_time)
-    rows = [*one.pop("rows"), *many.pop("rows"), *shared]
+    rows = [*one.pop("rows"), *many.pop("rows"), *shared.pop("rows")]
     out = {"threads": torch.get_num_threads(), "cpu_time": given.cpu_time, "rows": rows}
-    print(json.dumps(out | {"one": one, "many": many}, indent=1))
+    print(json.dumps(out | {"one": one, "many": many, "shared": shared}, indent=1))
 
 
 if __name__ == "__main__":

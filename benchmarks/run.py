@@ -105,6 +105,8 @@ def tables(results: list[dict[str, Any]]) -> str:
         blocks.append(timing.table(result["rows"]))
         if "one" in result:
             blocks.append(profile_table(result))
+        if result.get("shared"):
+            blocks.append(shared_table(result["shared"]))
         if "profiles" in result:
             blocks.append(timing.profile_table(result["profiles"], result["profile_of"]))
         if "scaling" in result:
@@ -127,6 +129,18 @@ def profile_table(result: dict[str, Any]) -> str:
         whole = [f"{1e6 / speeds[n]:.1f}" if n in speeds else "–" for n in names]
         lines.append(f"| {label} | {' | '.join([*whole, *(f'{spent[p]:.1f}' for p in parts)])} |")
     return "\n".join(lines)
+
+
+def shared_table(shared: dict[str, Any]) -> str:
+    """The same for 64 chains with one batch; `products` are its two matrix products alone."""
+    whole, parts = shared["us_per_chain_step"], shared["of_ours"]
+    names = {"own": "blackjax, own batches", "shared": "blackjax, shared batch"}
+    heads = [names.get(name, name) for name in whole] + [f"of ours: {part}" for part in parts]
+    numbers = " | ".join(f"{value:.1f}" for value in [*whole.values(), *parts.values()])
+    return (
+        f"| µs per chain-step, shared batch | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}\n"
+        f"| 64 chains | {numbers} |"
+    )
 
 
 def scaling_table(rows: list[dict[str, float]]) -> str:
