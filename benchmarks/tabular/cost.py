@@ -18,12 +18,13 @@ import numpy as np
 
 Numbers = dict[str, Any]
 ROWS = (200, 5000)
+REPEATS = 3
 
 
-def times(earlier: Numbers) -> Numbers:
+def times() -> Numbers:
     """CPU-seconds of one fit of ours and of the MLP, for each public table of so many rows.
 
-    Each is the least of all runs so far: what else the machine does can only add.
+    Each is the median of `REPEATS` fits, taken in turns.
     """
     from tabular import loaders
     from tabular.catalogue import CLASSIFICATION
@@ -37,15 +38,17 @@ def times(earlier: Numbers) -> Numbers:
         if not ROWS[0] <= len(x) <= ROWS[1]:
             continue
         train, _ = divided(table, x, y, 0)
-        makers = (METHODS["classification"][name] for name in ("entropy-mcmc", "mlp"))
-        each = [timed(functools.partial(make(0).fit, *train))[1] for make in makers]
-        before = earlier.get(table.name, each)
-        found[table.name] = [round(min(a, b), 3) for a, b in zip(each, before, strict=True)]
+        makers = [METHODS["classification"][name] for name in ("entropy-mcmc", "mlp")]
+        turns = [
+            [timed(functools.partial(make(0).fit, *train))[1] for make in makers]
+            for _ in range(REPEATS)
+        ]
+        found[table.name] = [round(float(seconds), 3) for seconds in np.median(turns, axis=0)]
         print(table.name, len(x), found[table.name], file=sys.stderr, flush=True)
     return found
 
 
-def predict(_: Numbers) -> Numbers:
+def predict() -> Numbers:
     """CPU-milliseconds for 1,000 rows of 10 columns, the median of 31 calls."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
 
@@ -62,7 +65,7 @@ def predict(_: Numbers) -> Numbers:
     return found
 
 
-def size(_: Numbers) -> Numbers:
+def size() -> Numbers:
     """Seconds, and the peak of the process, of 50,000 × 100, each in a process of its own."""
     found = {}
     for task in ("classification", "regression"):

@@ -35,7 +35,7 @@ def mean_and_error(values: list[float]) -> list[float]:
     return [float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))]
 
 
-def weak(_: Numbers) -> Numbers:
+def weak() -> Numbers:
     """Linear-logistic data, n = 1000, d = 20, whose best possible NLL is about .589."""
     from sklearn.linear_model import LogisticRegression
 
@@ -63,7 +63,7 @@ def weak(_: Numbers) -> Numbers:
     }
 
 
-def noise(_: Numbers) -> Numbers:
+def noise() -> Numbers:
     """Labels that no column tells: NLL over that of the true frequencies."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier
 
@@ -77,7 +77,7 @@ def noise(_: Numbers) -> Numbers:
     return {"over entropy": mean_and_error(gaps)}
 
 
-def thirds(_: Numbers) -> Numbers:
+def thirds() -> Numbers:
     """Noise that grows with the mean: coverage of 95 % intervals by thirds of the prediction."""
     from entropy_mcmc.sklearn import EntropyMCMCRegressor
 
@@ -95,7 +95,7 @@ def thirds(_: Numbers) -> Numbers:
     return {kind: np.mean(rows, axis=0).tolist() for kind, rows in found.items()}
 
 
-def outlier(_: Numbers) -> Numbers:
+def outlier() -> Numbers:
     """One cell of 1e9: NLL on the other rows, with it and without."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier
 
@@ -112,7 +112,7 @@ def outlier(_: Numbers) -> Numbers:
     return {name: mean_and_error(values) for name, values in rows.items()}
 
 
-def conformal(_: Numbers) -> Numbers:
+def conformal() -> Numbers:
     """Sets and intervals at 90 %, with 500 rows to calibrate, where the model is wrong."""
     from entropy_mcmc.sklearn import EntropyMCMCClassifier, EntropyMCMCRegressor
 
@@ -133,8 +133,7 @@ def conformal(_: Numbers) -> Numbers:
     return {name: mean_and_error(values) for name, values in rows.items()}
 
 
-# Each gets what an earlier run has found.
-CASES: dict[str, Callable[[Numbers], Numbers]] = {
+CASES: dict[str, Callable[[], Numbers]] = {
     "weak": weak,
     "noise": noise,
     "thirds": thirds,
@@ -153,6 +152,6 @@ def main(arguments: list[str]) -> None:
         return
     for name in arguments or CASES:
         found = json.loads(FILE.read_text()) if FILE.exists() else {}
-        found[name] = CASES[name](found.get(name, {}))
+        found[name] = CASES[name]()
         FILE.write_text(json.dumps(found, indent=1) + "\n")
         print(name, found[name], flush=True)
