@@ -180,8 +180,9 @@ the other tables decide it alone, too.
 
 **Time.** CPU-seconds of the comparisons were measured on one thread of a machine that was busy with
 other work, which inflates those of all methods. The costs among the targets were measured with
-other work stopped. Speed was improved after the comparisons were begun: fits give the same bits,
-and predictions the same within rounding.
+other work stopped, those of a fit over an MLP's while another process ran on the other core: each
+is the median of three, in turns with the MLP's. Speed was improved after the comparisons were
+begun: fits give the same bits, and predictions the same within rounding.
 
 ![Mean ranks of the untuned methods on the confirmation tables](pictures/tables-ranks.png)
 
