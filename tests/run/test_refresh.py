@@ -27,7 +27,7 @@ def config(method="emcmc", **changes):
     ],
 )
 def test_samples_share_a_tenth_of_the_run(given, cycle_steps, samples):
-    """A forward pass is a third of a step: a quarter for each step is less than a tenth."""
+    """A forward pass is a third of a step, so 0.3 of them for each step are a tenth of the time."""
     batches = refresh_batches(given, cycle_steps, epoch_steps=10**6)
     assert batches == int(SHARE * cycle_steps / samples) >= LEAST
     assert batches * samples / 3 <= 0.1 * cycle_steps

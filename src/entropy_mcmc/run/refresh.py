@@ -10,15 +10,15 @@ from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast
 from entropy_mcmc.run.methods import METHODS, gradients_per_step
 
-SHARE = 0.25  # batches for the samples of a cycle / its gradients: a twelfth of its time, or less
-LEAST = 6  # batches, although it is more than that share of a very short run
+SHARE = 0.3  # batches for the samples of a cycle / its gradients: a tenth of its time, or less
+LEAST = 8  # batches, although it is more than that share of a very short run
 
 
 def refresh_batches(config: RunConfig, cycle_steps: int, epoch_steps: int) -> int:
     """How many batches give each sample its statistics.
 
     A forward pass takes about a third of a step. The samples of a cycle share SHARE forward passes
-    for each gradient of the cycle: a twelfth of the run's time. Each gets LEAST batches at least,
+    for each gradient of the cycle: a tenth of the run's time. Each gets LEAST batches at least,
     and never more than one epoch. benchmarks/refresh.py shows what fewer batches cost.
     """
     if config.refresh_batches is not None:
