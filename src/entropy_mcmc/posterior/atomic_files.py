@@ -61,8 +61,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 def signature(path: Path) -> tuple[int, ...]:
     """What changes when a file is replaced or written to."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return _signature(path.stat())
 
 
 def own_signature(path: str) -> tuple[int, ...] | None:
@@ -71,8 +70,10 @@ def own_signature(path: str) -> tuple[int, ...] | None:
         status = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
+    return _signature(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _signature(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
