@@ -17,7 +17,7 @@ BEGIN = "<!-- tables: made by benchmarks/tables_page.py -->"
 END = "<!-- end of tables -->"
 INTRODUCTION = (
     "On public tables that nothing was tuned on, 10 random splits each, every method with its "
-    "defaults ([all tables and sklearn-contrib-bde](docs/tabular.md))."
+    "defaults ([all tables, tuned rivals and sklearn-contrib-bde](docs/tabular.md))."
 )
 WORDS = {"classification": "Classification", "regression": "Regression"}
 SECOND = {"classification": "ece", "regression": "crps"}
