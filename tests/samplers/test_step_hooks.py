@@ -5,7 +5,10 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from entropy_mcmc.samplers import SGLD, EntropyMCMC
 
@@ -34,6 +37,24 @@ def test_hooks_are_called_from_the_moment_they_are_there(kind):
             handle.remove()
     sampler.step()
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("kind", ["before", "after", "before all", "after all"])
+def test_a_hook_of_one_kind_alone_is_called(kind):
+    sampler, _ = made(SGLD)
+    register = {
+        "before": sampler.register_step_pre_hook,
+        "after": sampler.register_step_post_hook,
+        "before all": register_optimizer_step_pre_hook,
+        "after all": register_optimizer_step_post_hook,
+    }[kind]
+    seen = []
+    handle = register(lambda *_: seen.append(kind))
+    try:
+        sampler.step()
+    finally:
+        handle.remove()
+    assert seen == [kind]
 
 
 def test_profiles_name_the_step_and_zero_grad():
