@@ -16,7 +16,7 @@ from tournament.data import Data
 from tournament.settings import GAUSSIAN, NESTED, Settings
 from tournament.swag import Moments
 
-ROWS_AT_ONCE = 1000
+ROWS_AT_ONCE, PICTURES_AT_ONCE = 1000, 64  # a picture's activations should stay in the cache
 DRAWS = 8  # networks of a Gaussian
 # They pass batches through other weights than θ: its batch-norm statistics are made anew.
 ASTRAY = ("sam", *NESTED)
@@ -33,7 +33,9 @@ def ask(model: nn.Module, split: Data) -> np.ndarray:
     """Outputs for validation, test and OOD rows, in evaluation mode."""
     training = model.training
     model.eval()
-    outputs = torch.cat([model(part) for part in split.asked().split(ROWS_AT_ONCE)])
+    asked = split.asked()
+    at_once = PICTURES_AT_ONCE if asked.ndim == 4 else ROWS_AT_ONCE
+    outputs = torch.cat([model(part) for part in asked.split(at_once)])
     model.train(training)
     return outputs.numpy().astype(np.float32)
 
@@ -57,8 +59,8 @@ def refresh(model: nn.Module, x: Tensor, batch: int = 250) -> None:
 
 
 def vector(model: nn.Module) -> Tensor:
-    """All weights as one vector."""
-    return nn.utils.parameters_to_vector(model.parameters()).detach()
+    """All weights as one vector, whatever their memory layout."""
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
 class Recorder:
