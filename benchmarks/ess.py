@@ -4,12 +4,12 @@
     python benchmarks/ess.py seconds [--rounds 7] [--wait]
     python benchmarks/ess.py render
 
-`run` measures what is missing in results/benchmarks/ess.json, cell by cell, and can be stopped and
-started again. Each method has two runs: a first step size, and then what its bias suggests; the one
-with most effective samples counts whose variances are right to 5 % (`effective/measure.py`). ESS is
-that of the worst number. All chains start from draws of the target, NUTS and MCLMC start adapted,
-and nobody's compilation or warm-up is counted. `seconds` times samplers of the logistic regression
-at those step sizes in turns, in one process. `render` writes docs/ess.md.
+`run` measures effective samples per gradient, for which the machine need not be quiet: what is
+missing in results/benchmarks/ess.json, sampler by sampler; it can be stopped and started again.
+`effective/search.py` says how the step size is found, the same way for all. ESS is that of the
+worst number, of its mean or its square. All chains start from draws of the target, NUTS and MCLMC
+start adapted, and nobody's compilation or warm-up is counted. `seconds` times samplers of the
+logistic regression at those step sizes in turns, in one process. `render` writes docs/ess.md.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import numpy as np
 import torch
-from effective import measure, others, ours, targets, turns
+from effective import others, search, targets, turns
 from effective.measure import Place
 from effective.page import page
+from effective.reference import quadratic_of, reference, starts_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "benchmarks" / "ess.json"
+STARTS = ROOT / "results" / "benchmarks" / "ess-starts"
 PAGE = ROOT / "docs" / "ess.md"
 ROWS = 2000  # of the logistic regression
-AIM = 0.04  # of the bias that the next step size should have
-REFERENCE = 40_000  # about so many gradients of each of four NUTS chains
 
 MAKERS = {
     "gaussian-10": lambda: targets.gaussian(10),
@@ -46,106 +45,13 @@ MAKERS = {
     "logistic-64-control": lambda: targets.logistic(ROWS, 64, control=True),
     "network": targets.network,
 }
-METHODS = {**{name: ours for name in ours.METHODS}, **{name: others for name in others.METHODS}}
-
-
-def reference(target: targets.Target, file: Path, seed: int = 77) -> dict[str, Any]:
-    """Variances, known or of a long NUTS run, and the extreme curvatures of the energy.
-
-    Draws from which chains start are kept in `file`.
-    """
-    error = 0.0
-    if target.exact is not None:
-        draws, variances = target.exact(256).numpy(), target.variances
-    else:
-        draws, variances, error = nuts_reference(target, seed)
-    np.save(file, draws.astype(np.float32))
-    curvature = torch.func.hessian(lambda t: -target.log_density(t))
-    hessian = curvature(torch.tensor(draws[-1])).double()
-    spectrum = torch.linalg.eigvalsh(hessian)
-    stiffest = float(spectrum[-1])
-    softest = float(spectrum[spectrum > 1e-3 * stiffest / target.dim].min())
-    if target.name == "two modes":
-        softest = 0.2  # the crossing between the modes is slower than any curvature says
-    return {
-        "title": target.name,
-        "variances": [float(v) for v in variances],
-        "order": order_of(target, hessian),
-        "variance_error": error,
-        "stiffest": stiffest,
-        "condition": max(stiffest / softest, 1.0),
-    }
-
-
-def order_of(target: targets.Target, hessian: torch.Tensor) -> list[int] | None:
-    """Numbers by the variance that the curvature at a draw gives; None for known variances."""
-    if target.variances is not None:
-        return None
-    if len(target.observe(np.zeros((1, target.dim), dtype=np.float32))[0]) != target.dim:
-        return list(range(20))  # predictions
-    widths = torch.linalg.pinv(hessian).diagonal()
-    return [int(i) for i in widths.argsort()]
-
-
-def nuts_reference(target: targets.Target, seed: int) -> tuple[Any, Any, float]:
-    """256 draws, variances of what is observed, and the mean relative error of one of them."""
-    full = replace(target, batch=None, observe=lambda t: t)
-    jitter = 0.01 * torch.randn(4, target.dim, generator=torch.Generator().manual_seed(seed))
-    place = Place(1.0, 1.0, REFERENCE, (target.first() + jitter).numpy(), seed)
-    draws = others.run(full, "blackjax NUTS", 1.0, place).draws
-    shown = target.observe(draws).astype(np.float64)
-    flat = shown.reshape(-1, shown.shape[-1])
-    ess = measure.all_ess((shown - flat.mean(0)) ** 2)
-    thinned = draws[:, :: max(1, draws.shape[1] // 64)][:, :64].reshape(-1, target.dim)
-    return thinned, flat.var(0), float(np.sqrt(2 / ess).mean())
+METHODS = search.METHODS
 
 
 def place_of(target: targets.Target, known: dict[str, Any], file: Path, share: float) -> Place:
     """Where the samplers of a target run."""
-    starts = np.load(file)[-target.chains :]
-    return Place(known["stiffest"], known["condition"], int(share * target.steps), starts)
-
-
-def measure_cell(
-    target: targets.Target, known: dict[str, Any], method: str, place: Place
-) -> dict[str, Any]:
-    """Every step size tried, and the best accurate one."""
-    rows: list[dict[str, Any]] = []
-    module, ratio = METHODS[method], METHODS[method].first_step(method, target)
-    for _ in range(1 if method.endswith("NUTS") else target.runs):
-        try:
-            made = module.run(target, method, ratio, place)
-            result = measure.measured(made, known["variances"], known["order"])
-            rows.append(
-                {
-                    "step": ratio,
-                    **asdict(result),
-                    "judged": result.judged,
-                    "accurate": result.accurate,
-                }
-            )
-        except Exception as error:  # a rule that diverges or an API that changed: say so, go on
-            rows.append({"step": ratio, "error": f"{type(error).__name__}: {error}"[:200]})
-        ratio *= next_factor(rows[-1])
-    good = [row for row in rows if row.get("accurate")]
-    return {"tried": rows, "best": max(good, key=lambda r: r["per_gradient"]) if good else None}
-
-
-def next_factor(row: dict[str, Any]) -> float:
-    """What to multiply the step size by: biases grow about in proportion to it.
-
-    >>> next_factor({"error": "diverged"})
-    0.25
-    >>> next_factor({"bias": 0.1, "judged": True, "accurate": False})
-    0.4
-    """
-    if "error" in row or not np.isfinite(row["bias"]):
-        return 0.25
-    if not row["judged"]:
-        return 4.0  # faster, so that there is something to judge
-    wanted = AIM / max(row["bias"], 1e-6)
-    limits = (1.4, 4.0) if row["accurate"] else (0.2, 0.6)
-    return float(np.clip(wanted, *limits))
+    steps = max(8, int(share * target.steps))
+    return Place(known["stiffest"], known["condition"], steps, starts_of(target, file))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -153,9 +59,12 @@ def load(path: Path) -> dict[str, Any]:
     return empty | (json.loads(path.read_text()) if path.exists() else {})
 
 
-def save(path: Path, stored: dict[str, Any]) -> None:
+def put(path: Path, part: str, key: str, value: Any) -> None:
+    """Store one entry; those that another process wrote meanwhile are kept."""
+    stored = load(path)
+    stored[part][key] = value
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(stored, indent=1))
     temporary.replace(path)
 
@@ -164,21 +73,31 @@ def run(options: argparse.Namespace) -> None:
     """Measure what is missing."""
     torch.set_num_threads(1)
     stored = load(options.results)
-    options.cache.mkdir(parents=True, exist_ok=True)
     for name in options.targets:
+        missing = [m for m in options.methods if is_missing(stored, name, m)]
+        if not missing:
+            continue
         target = MAKERS[name]()
         known, file = known_of(name, target, stored, options)
-        for method in options.methods:
-            key = f"{name} | {method}"
-            if key in stored["cells"]:
-                continue
+        place = place_of(target, known, file, options.share)
+        quadratic = quadratic_of(target, known, place.starts[-1])
+        for method in missing:
             if target.batch is not None and method in others.FULL_ENERGY:
                 continue  # they need the full energy: see the table of the full batch
-            place = place_of(target, known, file, options.share)
-            cell = measure_cell(target, known, method, place)
-            stored["cells"][key] = {**cell, "steps": place.steps, "load": os.getloadavg()[0]}
-            save(options.results, stored)
-            print(key, cell["best"], flush=True)
+            begin, cell = time.process_time(), None
+            if name.startswith("gaussian"):
+                cell = search.checked_cell(target, known, method, place, quadratic)
+            cell = cell or search.searched_cell(target, known, method, place, quadratic)
+            about = {"steps": place.steps, "chains": len(place.starts), "load": os.getloadavg()[0]}
+            about |= {"protocol": search.PROTOCOL, "took": time.process_time() - begin}
+            put(options.results, "cells", f"{name} | {method}", {**cell, **about})
+            print(f"{name} | {method} | {about['took']:.0f} s", cell["best"], flush=True)
+
+
+def is_missing(stored: dict[str, Any], name: str, method: str) -> bool:
+    """Whether a cell is to be measured: not there, or by an earlier search."""
+    cell = stored["cells"].get(f"{name} | {method}", {})
+    return bool(cell.get("protocol") != search.PROTOCOL)
 
 
 def known_of(
@@ -186,13 +105,13 @@ def known_of(
 ) -> tuple[dict[str, Any], Path]:
     """What is known of a target, and the file of its starts; made if missing."""
     family = name.split("-")[0] if name.startswith("logistic") else name
-    file = options.cache / f"{family}.npy"
-    if family not in stored["references"] or not file.exists():
+    file = options.starts / f"{family}.npy"
+    there = target.exact is not None or file.exists()
+    if family not in stored["references"] or not there:
         stored["references"][family] = reference(target, file)
-        save(options.results, stored)
-    stored["targets"][name] = {
-        "title": target.name, "chains": target.chains, "dim": target.dim, "family": family
-    }  # fmt: skip
+        put(options.results, "references", family, stored["references"][family])
+    about = {"title": target.name, "dim": target.dim, "family": family}
+    put(options.results, "targets", name, about)
     return stored["references"][family], file
 
 
@@ -218,8 +137,7 @@ def seconds(options: argparse.Namespace) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
     for name, players in ready.items():
-        stored["seconds"][name] = turns.rates(players, options.rounds)
-        save(options.results, stored)
+        put(options.results, "seconds", name, turns.rates(players, options.rounds))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -233,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="turns of each sampler, for seconds")
     parser.add_argument("--wait", action="store_true", help="compile, then wait for a line")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/emcmc-ess").expanduser())
+    parser.add_argument("--starts", type=Path, default=STARTS, help="draws to start from")
     options = parser.parse_args(arguments)
     if options.part == "render":
         PAGE.write_text(page(load(options.results)))

@@ -10,6 +10,7 @@ import numpy as np
 GROUPS = 10
 TOLERATED = 0.05
 ENOUGH = 25  # effective samples below which nothing is said
+KEPT = 1000  # draws of a chain, about; analysing them costs as much as many gradients
 UNSURE = 0.04  # standard error of a bias above which nothing can be said of it
 
 
@@ -23,6 +24,7 @@ class Place:
         steps: Gradients of each chain; the first fifth is burn-in.
         starts: Draws of the target, (chain, number): nobody's way to the posterior is counted.
         seed: Of the noise and the batches.
+        full: Steps of a run of full length, if this one is a pilot: so many of its quarters.
     """
 
     stiffest: float
@@ -30,11 +32,12 @@ class Place:
     steps: int
     starts: Any
     seed: int = 1
+    full: int | None = None
 
     @property
     def thin(self) -> int:
-        """Steps between two draws that are kept, for about 2,000 of them."""
-        return max(1, self.steps // 2000)
+        """Steps between two draws that are kept, for about 1,000 of them in a full run."""
+        return max(1, (self.full or self.steps) // KEPT)
 
     @property
     def friction(self) -> float:
@@ -53,11 +56,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """ESS of the worst number, over all chains, and the bias of variances with its error."""
+    """ESS of the worst number, over all chains, and the bias of variances with its error.
+
+    `group_ess` is that of the worst of ten groups, each the harmonic mean of its numbers: the worst
+    of 784 estimates is also the most unlucky one.
+    """
 
     ess: float
+    group_ess: float
     per_gradient: float
-    per_second: float
     bias: float
     bias_error: float
     seconds: float
@@ -76,21 +83,22 @@ class Measured:
 def measured(run: Run, variances: Any, order: Any = None) -> Measured:
     """Of a run, against variances of the target.
 
-    The bias is the largest, over ten groups of numbers of similar variance, of the mean relative
-    error of a group's variances: that of a single one of 784 would be chance. `order` sorts the
-    numbers; where variances are themselves estimates, sorting by them would pick their errors.
+    The ESS of a number is the lower of those of its mean and of its square. The bias is the
+    largest, over ten groups of numbers of similar variance, of the mean relative error of a group's
+    variances: that of a single one of 784 would be chance. `order` sorts the numbers; where
+    variances are themselves estimates, sorting by them would pick their errors.
     """
     draws = np.asarray(run.draws, dtype=np.float64)
-    ess = worst_ess(draws)
-    chains = draws.shape[0]
-    bias, error = group_bias(draws, np.asarray(variances), order)
-    return Measured(
-        ess, ess / (chains * run.gradients), ess / run.seconds, bias, error, run.seconds
-    )
-
-
-def worst_ess(draws: Any) -> float:
-    return float(np.min(all_ess(draws)))
+    variances = np.asarray(variances)
+    order = np.argsort(variances) if order is None else np.asarray(order)
+    flat = draws.reshape(-1, draws.shape[-1])
+    with np.errstate(all="ignore"):
+        squares = all_ess((draws - flat.mean(0)) ** 2)
+        each = np.minimum(all_ess(draws), squares)
+    bias, error = group_bias(flat.var(0) / variances - 1, squares, order)
+    ess, grouped = float(each.min()), min(1 / (1 / each[g]).mean() for g in groups_of(order))
+    each_gradient = draws.shape[0] * run.gradients
+    return Measured(ess, float(grouped), ess / each_gradient, bias, error, run.seconds)
 
 
 def all_ess(draws: Any) -> Any:
@@ -100,15 +108,22 @@ def all_ess(draws: Any) -> Any:
     return np.minimum(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="mean"), most)
 
 
-def group_bias(draws: Any, variances: Any, order: Any = None) -> tuple[float, float]:
-    """Largest mean relative error of variance over groups of numbers, and its standard error."""
-    flat = draws.reshape(-1, draws.shape[-1])
-    centred = draws - flat.mean(0)
-    relative = flat.var(0) / variances - 1
-    with np.errstate(all="ignore"):
-        ess = all_ess(centred**2)
-    order = np.argsort(variances) if order is None else np.asarray(order)
-    groups = np.array_split(order, min(GROUPS, len(order)))
+def groups_of(order: Any) -> list[Any]:
+    """Ten groups of numbers of similar variance, or one for each if there are fewer."""
+    return list(np.array_split(np.asarray(order), min(GROUPS, len(order))))
+
+
+def largest_of_groups(relative: Any, order: Any) -> float:
+    """Largest mean relative error of a group."""
+    return max(abs(float(relative[g].mean())) for g in groups_of(order))
+
+
+def group_bias(relative: Any, ess: Any, order: Any) -> tuple[float, float]:
+    """Mean relative error of variance of the group where it is largest, and its standard error.
+
+    `ess` is that of the squares: a variance from so many independent ones errs by √(2/ess).
+    """
+    groups = groups_of(order)
     means = np.array([abs(relative[g].mean()) for g in groups])
     errors = np.array([np.sqrt((2 / ess[g]).sum()) / len(g) for g in groups])
     worst = int(np.argmax(means - 2 * errors))

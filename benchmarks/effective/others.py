@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from effective.measure import Place, Run
+from effective import linear
+from effective.linear import Linear
+from effective.measure import KEPT, Place, Run
 from effective.targets import Target, in_jax
 
 METHODS = (
@@ -22,15 +25,35 @@ METHODS = (
     "blackjax NUTS",
     "blackjax MCLMC",
 )
+ADAPTED = 5  # seed of adaptations, each made once
+QUARTERS = 4  # of a full run
 FULL_ENERGY = ("blackjax NUTS", "blackjax MCLMC")  # they take no mini-batches
 
 
-def first_step(method: str, target: Target) -> float:
-    """The step size that is tried first: αh of SGLD, dt·√h of the underdamped ones, 1 for MCLMC."""
+def inner_steps(step: float, friction: float) -> int:
+    """Of a call of blackjax's SGHMC, after which momenta are drawn anew.
+
+    Half a correlation time of the softest direction.
+    """
+    return int(np.clip(round(1 / (friction * step)), 1, 100))
+
+
+def step_of(method: str, ratio: float, place: Place) -> float:
+    """From αh of SGLD, or dt·√h of the underdamped ones, for the stiffest direction."""
+    return ratio / (place.stiffest if method.endswith("SGLD") else place.stiffest**0.5)
+
+
+def linear_of(method: str, ratio: float, place: Place) -> Linear | None:
+    """The rule in closed form for a quadratic energy; None for NUTS and MCLMC."""
+    step, friction = step_of(method, ratio, place), place.friction
+    if method in FULL_ENERGY:
+        return None
     if method.endswith("SGLD"):
-        return 0.1 if target.exact else 0.5
-    first = {"SGHMC": 0.05, "BAOA": 0.2 if target.noisy else 1.2}
-    return first.get(method.split()[-1], 1.0)
+        return linear.langevin(step)
+    if method == "blackjax SGHMC":
+        return linear.refreshed_momenta(step, friction, inner_steps(step, friction))
+    form = linear.baoa if method == "posteriors BAOA" else linear.euler_momenta
+    return form(step, friction)
 
 
 def run(target: Target, method: str, ratio: float, place: Place) -> Run:
@@ -38,7 +61,7 @@ def run(target: Target, method: str, ratio: float, place: Place) -> Run:
     library, _, kind = method.partition(" ")
     if method in FULL_ENERGY:
         return _nuts(target, place) if kind == "NUTS" else _mclmc(target, ratio, place)
-    step = ratio / place.stiffest if kind == "SGLD" else ratio / place.stiffest**0.5
+    step = step_of(method, ratio, place)
     play = _posteriors if library == "posteriors" else _blackjax
     return play(target, kind, step, place)
 
@@ -55,7 +78,7 @@ def _posteriors(target: Target, kind: str, step: float, place: Place) -> Run:
         elif target.batch is None:
             value = torch.func.vmap(target.log_density)(theta).sum()
         else:
-            loss = torch.func.vmap(lambda t, *rows: target.mean_loss(t, *rows))
+            loss = torch.func.vmap(target.mean_loss)
             value = -target.num_data * loss(theta, *(part[batch] for part in target.data)).sum()
         return value, torch.empty(0)
 
@@ -83,51 +106,81 @@ def _posteriors(target: Target, kind: str, step: float, place: Place) -> Run:
 def _blackjax(target: Target, kind: str, step: float, place: Place) -> Run:
     import blackjax
     import jax
-    import jax.numpy as jnp
 
     prior, loglik, data = in_jax(target)
     friction = place.friction
+    share = 1.0 if target.batch is None else target.num_data / target.batch
+    inner = inner_steps(step, friction) if kind == "SGHMC" else 1
 
     def estimate(theta: Any, rows: Any) -> Any:
-        share = 1.0 if target.batch is None else target.num_data / target.batch
         return jax.grad(lambda t: prior(t) + share * loglik(t, *rows))(theta)
 
-    inner = 1
     algorithm = blackjax.sgld(estimate)
     if kind == "SGHMC":
-        # Momenta are drawn anew after each call: half a correlation time of the softest direction.
-        inner = int(np.clip(round(1 / (friction * step)), 1, 100))
         algorithm = blackjax.sghmc(estimate, inner, alpha=friction)
-    calls = place.steps // inner
-    thin = max(1, calls // 2000)
 
-    def one_call(theta: Any, key: Any) -> tuple[Any, Any]:
+    def one_call(theta: Any, key: Any, step: Any, data: Any) -> Any:
         first, second = jax.random.split(key)
-        rows = data
         if target.batch is not None:
             chosen = jax.random.randint(second, (target.batch,), 0, target.num_data)
-            rows = tuple(part[chosen] for part in data)
-        return algorithm.step(first, theta, rows, step), None
+            data = tuple(part[chosen] for part in data)
+        return algorithm.step(first, theta, data, step)
 
-    def kept(theta: Any, keys: Any) -> tuple[Any, Any]:
-        theta = jax.lax.scan(one_call, theta, keys)[0]
-        return theta, theta
-
-    def chain(key: Any, start: Any) -> Any:
-        count = calls // thin
-        keys = jax.random.split(key, count * thin).reshape(count, thin)
-        return jax.lax.scan(kept, start, keys)[1]
-
-    keys = jax.random.split(jax.random.key(place.seed), len(place.starts))
-    program = (target.name, kind, step, place.steps)
-    seconds, draws = _timed(program, jax.jit(jax.vmap(chain)), keys, jnp.asarray(place.starts))
-    draws = draws[:, draws.shape[1] // 5 :]
-    return Run(target.observe(draws), calls * inner, seconds)
+    program = _Program((target.name, kind), one_call, lambda theta: theta, inner)
+    return program.run(target, place, step, place.starts, data)
 
 
-def _log_density(target: Target) -> Callable[[Any], Any]:
-    prior, loglik, data = in_jax(target)
-    return lambda theta: prior(theta) + loglik(theta, *data)
+@dataclass(frozen=True)
+class _Program:
+    """Compiled chains, a quarter of a full run at a time: pilots need no program of their own.
+
+    Attributes:
+        name: Of what is compiled once.
+        one_call: (state, key, step size, data) → state.
+        shown: State → position.
+        gradients: Of a call.
+    """
+
+    name: tuple[str, str]
+    one_call: Callable[..., Any]
+    shown: Callable[[Any], Any]
+    gradients: int
+
+    def run(self, target: Target, place: Place, step: float, state: Any, data: Any) -> Run:
+        import jax
+        import jax.numpy as jnp
+
+        full, number = (place.full or place.steps) // self.gradients, len(place.starts)
+        thin = max(1, full // KEPT)
+        count = max(1, full // (QUARTERS * thin))
+        quarters = max(1, round(QUARTERS * place.steps / (place.full or place.steps)))
+
+        def chain(state: Any, keys: Any, step: Any, data: Any) -> Any:
+            def one(state: Any, key: Any) -> tuple[Any, Any]:
+                return self.one_call(state, key, step, data), None
+
+            def kept(state: Any, keys: Any) -> tuple[Any, Any]:
+                state = jax.lax.scan(one, state, keys)[0]
+                return state, self.shown(state)
+
+            return jax.lax.scan(kept, state, keys)
+
+        mapped = jax.jit(jax.vmap(chain, in_axes=(0, 0, None, None)))
+        key = (*self.name, self.gradients, number, thin, count)
+        state = jax.tree.map(jnp.asarray, state)
+        seconds, shown = 0.0, []
+        for quarter in jax.random.split(jax.random.key(place.seed), quarters):
+            keys = jax.random.split(quarter, (number, count, thin))
+            taken, (state, draws) = _timed(key, mapped, state, keys, jnp.float32(step), data)
+            seconds, shown = seconds + taken, [*shown, np.asarray(draws)]
+        draws = np.concatenate(shown, axis=1)
+        gradients = quarters * count * thin * self.gradients
+        return Run(target.observe(draws[:, draws.shape[1] // 5 :]), gradients, seconds)
+
+
+def _log_density(target: Target) -> Callable[..., Any]:
+    prior, loglik, _ = in_jax(target)
+    return lambda theta, data: prior(theta) + loglik(theta, *data)
 
 
 def _nuts(target: Target, place: Place) -> Run:
@@ -140,9 +193,11 @@ def _nuts(target: Target, place: Place) -> Run:
     import jax
     import jax.numpy as jnp
 
-    log_density = _log_density(target)
+    data = in_jax(target)[2]
+    log_density = functools.partial(_log_density(target), data=data)
     starts = jnp.asarray(place.starts)
-    first, second = jax.random.split(jax.random.key(place.seed))
+    first = jax.random.key(ADAPTED)
+    second = jax.random.key(place.seed)
     warm = blackjax.window_adaptation(blackjax.nuts, log_density)
     adapt = jax.jit(lambda k: warm.run(k, starts[0], num_steps=500))
     (_, parameters), _ = _once((target.name, "adapted NUTS"), lambda: adapt(first))
@@ -159,7 +214,8 @@ def _nuts(target: Target, place: Place) -> Run:
     keys = jax.random.split(second, len(starts))
     in_turn = lambda keys, starts: jax.lax.map(lambda given: chain(*given), (keys, starts))  # noqa: E731
     mapped = jax.jit(jax.vmap(chain) if target.data else in_turn)
-    seconds, (draws, used) = _timed((target.name, "NUTS", count), mapped, keys, starts)
+    seconds, (draws, used) = _timed((target.name, "NUTS", count, len(starts)), mapped, keys, starts)
+    draws = np.asarray(draws)
     gradients = int(np.sum(used)) // len(starts)
     return Run(target.observe(draws[:, count // 5 :]), gradients, seconds)
 
@@ -170,53 +226,43 @@ def _mclmc(target: Target, ratio: float, place: Place) -> Run:
     import jax
     import jax.numpy as jnp
 
-    log_density = _log_density(target)
+    data, density = in_jax(target)[2], _log_density(target)
+    log_density = functools.partial(density, data=data)
     starts = jnp.asarray(place.starts)
-    first, second, third = jax.random.split(jax.random.key(place.seed), 3)
+    first, second, third = jax.random.split(jax.random.key(ADAPTED), 3)
     state = blackjax.mcmc.mclmc.init(starts[0], log_density, second)
     kernel = blackjax.mcmc.mclmc.build_kernel()
     tune = blackjax.mclmc_find_L_and_step_size
-    parameters = _once(
+    tuned = _once(
         (target.name, "adapted MCLMC"), lambda: tune(kernel, 4000, state, first, log_density)[1]
     )
-    algorithm = blackjax.mclmc(
-        log_density,
-        L=parameters.L,
-        step_size=ratio * parameters.step_size,
-        inverse_mass_matrix=parameters.inverse_mass_matrix,
-    )
-    count = place.steps // 2  # two gradients a step
-    thin = max(1, count // 2000)
 
-    def one_step(state: Any, key: Any) -> tuple[Any, Any]:
-        return algorithm.step(key, state)[0], None
+    def one_call(state: Any, key: Any, step: Any, data: Any) -> Any:
+        algorithm = blackjax.mclmc(
+            functools.partial(density, data=data),
+            L=tuned.L,
+            step_size=step,
+            inverse_mass_matrix=tuned.inverse_mass_matrix,
+        )
+        return algorithm.step(key, state)[0]
 
-    def kept(state: Any, keys: Any) -> tuple[Any, Any]:
-        state = jax.lax.scan(one_step, state, keys)[0]
-        return state, state.position
-
-    def chain(key: Any, start: Any) -> Any:
-        begin, rest = jax.random.split(key)
-        keys = jax.random.split(rest, count // thin * thin).reshape(count // thin, thin)
-        return jax.lax.scan(kept, algorithm.init(start, begin), keys)[1]
-
-    keys = jax.random.split(third, len(starts))
-    program = (target.name, "MCLMC", ratio, count)
-    seconds, draws = _timed(program, jax.jit(jax.vmap(chain)), keys, starts)
-    return Run(target.observe(draws[:, draws.shape[1] // 5 :]), 2 * count, seconds)
+    begin = jax.vmap(lambda start, key: blackjax.mcmc.mclmc.init(start, log_density, key))
+    states = begin(starts, jax.random.split(third, len(starts)))
+    program = _Program((target.name, "MCLMC"), one_call, lambda state: state.position, 2)
+    return program.run(target, place, ratio * float(tuned.step_size), states, data)
 
 
 def _timed(
     key: tuple[Any, ...], function: Callable[..., Any], *arguments: Any
 ) -> tuple[float, Any]:
-    """CPU-seconds of a call that is compiled before, and its result in NumPy."""
+    """CPU-seconds of a call that is compiled before, and its result."""
     import jax
 
     compiled = _once(key, lambda: function.lower(*arguments).compile())
     begin = time.process_time()
     result = jax.block_until_ready(compiled(*arguments))
     seconds = time.process_time() - begin
-    return seconds, jax.tree.map(np.asarray, result)
+    return seconds, result
 
 
 _made: dict[tuple[Any, ...], Any] = {}

@@ -34,8 +34,7 @@ class Target:
         start: Where a NUTS run starts, zeros if None.
         chains: Chains that run at once.
         steps: Gradients of each chain: many times its slowest relaxation, since every start is
-            an effective sample that cost nothing.
-        runs: Step sizes that each sampler tries.
+            an effective sample that cost nothing. Many chains cost little more than one.
         exact: Number → exact draws (number, dim), where there are any.
         tilt: Gradient of the log likelihood at the centre of control variates.
         plain: `mean_loss` as a function of its arguments and of plain numbers alone, with the data
@@ -51,9 +50,8 @@ class Target:
     variances: np.ndarray[Any, Any] | None = None
     observe: Callable[[Any], Any] = lambda theta: theta
     start: torch.Tensor | None = None
-    chains: int = 4
-    steps: int = 12_000
-    runs: int = 2
+    chains: int = 16
+    steps: int = 4000
     exact: Callable[[int], torch.Tensor] | None = None
     tilt: torch.Tensor | None = None
     plain: Callable[..., torch.Tensor] | None = None
@@ -93,8 +91,7 @@ def gaussian(condition: float, dim: int = 10) -> Target:
         dim,
         lambda t: -(t.square() / variances).sum() / 2,
         variances=variances.numpy(),
-        chains=32 if condition < 100 else 16,
-        steps=4000 if condition < 100 else 10_000,
+        chains=64,
         exact=lambda number: _normal(number, dim) * variances.sqrt(),
     )
 
@@ -126,7 +123,7 @@ def two_modes() -> Target:
         2,
         log_density,
         variances=variances.numpy(),
-        chains=32,
+        chains=128,
         steps=6000,
         exact=exact,
     )
@@ -165,7 +162,7 @@ def logistic(rows: int, batch: int | None, control: bool = False) -> Target:
         loglik,
         (x, y, r) if control else (x, y),
         batch,
-        steps=6000 if batch is None else 10_000,
+        steps=2000 if batch is None else 4000,
         tilt=tilt,
         plain=None if control else plain_logistic(len(x)),
     )
@@ -226,8 +223,6 @@ def network() -> Target:
         (x, y),
         observe=observe,
         start=0.3 * torch.randn(sum(cut), generator=generator),
-        chains=8,
-        steps=6000,
     )
 
 

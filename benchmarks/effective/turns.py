@@ -25,7 +25,7 @@ def player(target: Target, method: str, ratio: float, place: Place) -> Callable[
     """A turn: gradients per second of a run that takes about a second; compiled before."""
 
     def rate(steps: int) -> tuple[float, float]:
-        shorter = replace(place, steps=steps)
+        shorter = replace(place, steps=steps, full=None)
         if method in ours.METHODS:
             made = ours.run(target, method, ratio, shorter, compile=True)
         else:

@@ -35,7 +35,7 @@ def test_ess_per_gradient_of_a_known_autocorrelation():
     result = measure.measured(made, [1.0])
     assert result.ess == pytest.approx(80_000 / 9, rel=0.1)
     assert result.per_gradient == pytest.approx(result.ess / 160_000)
-    assert result.per_second == pytest.approx(result.ess / 2)
+    assert result.group_ess == pytest.approx(result.ess)
     assert result.accurate
 
 
@@ -58,7 +58,7 @@ def place(target, steps=50, chains=2):
 @pytest.mark.parametrize("method", list(ours.METHODS))
 def test_every_sampler_here_runs(method):
     target = targets.gaussian(10.0, dim=3)
-    made = ours.run(target, method, ours.first_step(method, target), place(target))
+    made = ours.run(target, method, 0.2, place(target))
     assert made.draws.shape[0] == 2
     assert made.draws.shape[2] == 3
     assert np.isfinite(made.draws).all()
@@ -84,8 +84,9 @@ def test_groups_are_not_picked_by_the_errors_of_their_reference():
     """Exact draws against variances with errors of 4.5 %, which the extreme ones mostly are."""
     rng = np.random.default_rng(0)
     draws, noisy = rng.normal(size=(4, 1000, 400)), rng.normal(size=(1000, 400)).var(0)
-    assert measure.group_bias(draws, noisy)[0] > 0.06
-    assert measure.group_bias(draws, noisy, list(range(400)))[0] < 0.03
+    run = measure.Run(draws, 1000, 1.0)
+    assert measure.measured(run, noisy).bias > 0.06
+    assert measure.measured(run, noisy, list(range(400))).bias < 0.03
 
 
 def logistic_targets(monkeypatch, batch):
@@ -114,24 +115,51 @@ def test_control_variates_keep_the_density_and_take_the_noise_away(monkeypatch):
     assert torch.func.grad(plain.mean_loss)(mode, *some[:2]).abs().max() > 1e-2
 
 
-def test_the_next_step_size_follows_the_bias(script):
-    assert script.next_factor({"error": "NaN"}) == 0.25
-    assert script.next_factor({"bias": 0.3, "judged": False, "accurate": False}) == 4.0
-    assert script.next_factor({"bias": 0.02, "judged": True, "accurate": True}) == 2.0
-    assert script.next_factor({"bias": 0.08, "judged": True, "accurate": False}) == 0.5
-    assert script.next_factor({"bias": 0.045, "judged": True, "accurate": True}) == 1.4
+def test_squares_limit_the_ess_of_a_chain_that_swings():
+    """AR(1) with ρ = −0.8: means are better than independent ones, squares (1−ρ²)/(1+ρ²)."""
+    made = measure.Run(autoregressive(-0.8), gradients=40_000, seconds=2.0)
+    assert measure.measured(made, [1.0]).ess == pytest.approx(80_000 * 0.36 / 1.64, rel=0.1)
+
+
+def test_cells_of_an_earlier_search_are_measured_anew(script, tmp_path):
+    stored = {"cells": {"a | SGLD": {"best": None}, "a | new": {"protocol": 2}}}
+    assert script.is_missing(stored, "a", "SGLD")
+    assert script.is_missing(stored, "a", "other")
+    assert not script.is_missing(stored, "a", "new")
+
+
+def test_entries_of_another_process_are_kept(script, tmp_path):
+    file = tmp_path / "ess.json"
+    mine = script.load(file)
+    script.put(file, "cells", "theirs", 1)
+    assert mine["cells"] == {}
+    script.put(file, "cells", "mine", 2)
+    assert script.load(file)["cells"] == {"theirs": 1, "mine": 2}
+
+
+def test_a_gaussian_is_measured_whole_and_goes_on(script, tmp_path, capsys):
+    file = tmp_path / "ess.json"
+    asked = ["run", "--targets", "gaussian-10", "--share", "0.05", "--results", str(file)]
+    script.main([*asked, "--methods", "SGLD"])
+    cell = script.load(file)["cells"]["gaussian-10 | SGLD"]
+    assert cell["closed_form"]
+    assert cell["best"]["deviation"] < 4.5
+    capsys.readouterr()
+    script.main([*asked, "--methods", "SGLD"])
+    assert capsys.readouterr().out == ""
 
 
 def test_the_page_has_the_best_first_and_says_why_not(script):
-    best = {"step": 0.1, "ess": 50.0, "per_gradient": 0.01, "per_second": 7.0, "bias": 0.01}
+    best = {"step": 0.1, "ess": 50.0, "group_ess": 60.0, "per_gradient": 0.01, "bias": 0.01}
     best["bias_error"] = 0.02
+    new = {"protocol": 2, "chains": 16, "steps": 2000}
     cells = {
-        "g | SGLD": {"tried": [], "best": {**best, "per_gradient": 0.001}},
+        "g | SGLD": {"tried": [], "best": {**best, "per_gradient": 0.001}, **new},
         "g | blackjax NUTS": {"tried": [], "best": best},
         "g | broken": {"tried": [{"step": 1, "error": "NonFiniteError: x"}], "best": None},
         "g | short": {"tried": [{"step": 1, "bias_error": 0.5}], "best": None},
     }
-    known = {"title": "Gaussian", "family": "g", "chains": 4, "dim": 3}
+    known = {"title": "Gaussian", "family": "g", "dim": 3}
     stored = {"targets": {"g": known}, "references": {"g": {"condition": 10.0}}, "cells": cells}
     rates = {"SGLD": [10.0, 40.0, 20.0], "blackjax NUTS": [100.0, 90.0, 95.0]}
     lines = script.page({**stored, "seconds": {"g": rates}}).splitlines()
@@ -139,6 +167,7 @@ def test_the_page_has_the_best_first_and_says_why_not(script):
     assert rows[0].startswith("| blackjax NUTS | 10 | 95 (90 to 100) | 0.95 |")
     assert rows[1].startswith("| **SGLD** | 1 | 20 (10 to 40) | 0.02 |")
     names = [row.split(" | ")[0][2:] for row in rows[2:]]
-    assert names == ["blackjax NUTS", "**SGLD**", "broken", "short"]
+    assert names == ["blackjax NUTS †", "**SGLD**", "broken †", "short †"]
+    assert any("16 chains of 2,000 gradients." in line for line in lines)
     assert "NonFiniteError" in rows[4]
     assert "too short to judge" in rows[5]
