@@ -142,7 +142,11 @@ def _flatness() -> Any:
         help="steps per chain of the local learning coefficient; 0 leaves it out",
     )
     parser.add_argument(
-        "--localisation", type=float, default=200.0, help="of the local learning coefficient"
+        "--localisation",
+        type=float,
+        default=200.0,
+        help="gamma of the local learning coefficient, a convention: values compare at one gamma "
+        "only; the table says how they move with it",
     )
     parser.add_argument("--device", type=str, default="cpu", help="where to compute")
     add_trust_options(parser, type=str | None)

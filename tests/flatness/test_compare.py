@@ -76,10 +76,17 @@ def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
         t for t in str(comparison).splitlines() if t.startswith("local learning coefficient")
     ]
     assert f"{alone.value:.4g} ± {alone.standard_error:.2g}" in line
+    assert row.learning_localisation == 1e4
+    assert row.learning_by_localisation == alone.effect.values
+    assert row.learning_sensitivity == alone.effect.sensitivity
+    assert "localisation γ = 10000 is a convention" in str(comparison)
+    assert f"{alone.effect.values[0]:.4g}" in str(comparison)
+    assert ("γ decides the value of theta" in str(comparison)) == alone.effect.decides
     wild = flatness.compare(*args, settings=replace(SETTINGS, learning=replace(sampling, lr=1e8)))
     assert wild.rows[0].learning_coefficient is None
     assert "Learning coefficient of theta, not trustworthy: 2 of 2 chains diverged" in str(wild)
     assert "failed" in str(wild)
+    assert "By curvatures" not in str(wild)  # lr was given: none were measured
     json.dumps(wild.records(), allow_nan=False)
 
 

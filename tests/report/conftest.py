@@ -42,6 +42,8 @@ def measured_flatness(folder):
         "learning_coefficient": 3.5,
         "learning_coefficient_error": 0.1,
         "learning_coefficient_warning": "the chains have not mixed",
+        "learning_localisation": 200.0,
+        "learning_by_localisation": [9.25, 3.25, 0.75],
     }
     rows = [
         {"name": name, **dict.fromkeys(names, 0.25), "top_eigenvalue": 2.5, **learning}

@@ -128,6 +128,8 @@ def test_a_doubtful_learning_coefficient_is_said_to_be_so(page_of):
     text = page_of("emcmc")
     assert "3.5 ± 0.1" in text
     assert "Learning coefficient of emcmc theta, not trustworthy: the chains have not" in text
+    assert "γ = 200 is a convention" in text
+    assert "9.25 at γ/4, 3.25 at γ and 0.75 at 4γ" in text
 
 
 def test_sections_of_tables(page_of):

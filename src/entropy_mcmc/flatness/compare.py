@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,6 +82,9 @@ class Row:
     learning_coefficient: float | None = None
     learning_coefficient_error: float | None = None
     learning_coefficient_warning: str | None = None
+    learning_localisation: float | None = None  # γ, and what the curvatures give at γ/4, γ and 4γ:
+    learning_by_localisation: tuple[float, ...] | None = None
+    learning_sensitivity: float | None = None  # to γ: 0 for a count of directions, 1 for a trace/γ
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Comparison:
     measured: dict[str, Measured] = field(repr=False)
     sizes: Sizes = field(default_factory=Sizes)
 
-    def records(self) -> list[dict[str, float | str | None]]:
+    def records(self) -> list[dict[str, Any]]:
         """The rows as plain dictionaries, for JSON."""
         return [asdict(row) for row in self.rows]
 
@@ -149,11 +153,15 @@ def _with_learning(
     if sampling is None:
         return row
     coefficient = estimate(model, loss, data, sampling)
+    effect = coefficient.effect
     return replace(
         row,
         learning_coefficient=_finite(coefficient.value),
         learning_coefficient_error=_finite(coefficient.standard_error),
         learning_coefficient_warning="; ".join(coefficient.warnings) or None,
+        learning_localisation=coefficient.localisation,
+        learning_by_localisation=effect.values if effect else None,
+        learning_sensitivity=effect.sensitivity if effect else None,
     )
 
 

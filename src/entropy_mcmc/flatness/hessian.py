@@ -185,7 +185,7 @@ def spectral_density(
         return hessian_products(model, loss, data, v.unsqueeze(0))[0]
 
     parts = [
-        _quadrature(*lanczos(product, start, steps))
+        quadrature(*lanczos(product, start, steps))
         for start in _signs(model, check_count("probes", probes), seed)
     ]
     nodes = np.concatenate([part[0] for part in parts])
@@ -197,7 +197,8 @@ def spectral_density(
     return SpectralDensity(grid, _smooth(grid, nodes, weights, spread), nodes, weights, spread)
 
 
-def _quadrature(diagonal: Array, off: Array) -> tuple[Array, Array]:
+def quadrature(diagonal: Array, off: Array) -> tuple[Array, Array]:
+    """Nodes, ascending, and weights of the quadrature of a spectrum, from Lanczos numbers."""
     from scipy.linalg import eigh_tridiagonal
 
     values, vectors = eigh_tridiagonal(diagonal, off)

@@ -25,11 +25,12 @@ from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
 from entropy_mcmc.flatness.learning_estimate import LearningCoefficient, summarise
+from entropy_mcmc.flatness.localisation_effect import localisation_effect
 from entropy_mcmc.flatness.localised import (
     CURVATURE_ROWS,
     MiniBatches,
     Target,
-    largest_curvature,
+    curvature_nodes,
     partition,
     run_chain,
     start_losses,
@@ -106,7 +107,8 @@ def local_learning_coefficient(
         model: A trained network.
         loss: Mean loss over a batch: a negative log likelihood, for λ to mean what theory says.
         data: Training data: (x, y), or an iterable of batches, which are held in memory.
-        localisation: γ. A direction of curvature nβh well above γ counts ½, one well below 0.
+        localisation: γ, a convention. A direction of curvature nβh well above γ counts ½, one well
+            below 0; with lr="auto" the result's `effect` says how the value moves with γ.
         scale: Units of the weights in the localisation and in the step: None for 1, "rms" for the
             root mean square of each tensor (then rescaling the layers of a ReLU network changes
             nothing), or a value per parameter name (1 for the others).
@@ -183,9 +185,10 @@ def _target(model: nn.Module, loss: Loss, parts: MiniBatches, sampling: LocalSam
         return replace(target, lr=check_positive("lr", sampling.lr))
     check_choice("lr", sampling.lr, ("auto",))
     few = parts.first(CURVATURE_ROWS)
-    top = largest_curvature(model, loss, few, target.scale, sampling.seed)
-    curvature = target.inverse * top + target.localisation
-    return replace(target, lr=AUTO_STEP * target.inverse / curvature)
+    nodes, weights = curvature_nodes(model, loss, few, target.scale, sampling.seed)
+    curvature = target.inverse * max(0.0, float(nodes[-1])) + target.localisation
+    effect = localisation_effect(target.inverse * nodes, weights, target.localisation)
+    return replace(target, lr=AUTO_STEP * target.inverse / curvature, effect=effect)
 
 
 def _scales(model: nn.Module, scale: Scale | None) -> list[Tensor]:

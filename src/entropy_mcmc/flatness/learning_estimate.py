@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from entropy_mcmc.diagnostics import mixing
+from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.localised import Target, Trace
 
 RHAT = 1.05
@@ -39,6 +40,8 @@ class LearningCoefficient:
         parameters: d, the number of trainable parameters.
         draws: Draws of each chain.
         warnings: Why the estimate is not to be trusted; empty if nothing was seen.
+        effect: How the estimate depends on γ, by the curvatures at the weights; None if lr was
+            given, so that no curvature was measured.
     """
 
     value: float
@@ -56,6 +59,7 @@ class LearningCoefficient:
     parameters: int
     draws: int
     warnings: tuple[str, ...] = ()
+    effect: LocalisationEffect | None = None
 
     @property
     def trustworthy(self) -> bool:
@@ -73,6 +77,7 @@ class LearningCoefficient:
             f"{self.measured_temperature:.4g}; \u03b3 = {self.localisation:.4g}, "
             f"lr {self.lr:.3g} (step {self.step_size:.3g})",
         ]
+        lines += [str(self.effect)] if self.effect else []
         return "\n".join([*lines, *(f"not trustworthy: {text}" for text in self.warnings)])
 
 
@@ -101,6 +106,7 @@ def summarise(
         parameters=size,
         draws=target.steps - burn_in,
         warnings=tuple(_warnings(traces, target, burn_in, excess, heat, away)),
+        effect=target.effect,
     )
 
 

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.diagnostics import configurational_temperature
 from entropy_mcmc.errors import ConfigError, check_count
-from entropy_mcmc.flatness.hessian import hessian_products, lanczos
+from entropy_mcmc.flatness.hessian import hessian_products, lanczos, quadrature
+from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.model_and_batches import (
     Batch,
     Data,
@@ -36,7 +38,8 @@ from entropy_mcmc.flatness.model_and_batches import (
 )
 from entropy_mcmc.samplers import SGLD
 
-CURVATURE_ROWS = 512  # rows on which the largest curvature is measured
+Floats = NDArray[np.float64]
+CURVATURE_ROWS = 512  # rows on which curvatures are measured
 LANCZOS_STEPS = 20
 
 
@@ -50,6 +53,7 @@ class Target:
     scale: Sequence[Tensor]  # one per parameter tensor, each a number or of the tensor's shape
     steps: int
     lr: float = math.nan
+    effect: LocalisationEffect | None = None  # of γ, where curvatures were measured
 
     @property
     def inverse(self) -> float:
@@ -109,10 +113,14 @@ def start_losses(model: nn.Module, loss: Loss, parts: MiniBatches) -> list[float
     return [mean_over(model, loss, parts.get(i)) for i in range(len(parts.sizes))]
 
 
-def largest_curvature(
+def curvature_nodes(
     model: nn.Module, loss: Loss, data: Data, scale: Sequence[Tensor], seed: int
-) -> float:
-    """The largest eigenvalue of the Hessian of the mean loss in u, at least 0, by Lanczos."""
+) -> tuple[Floats, Floats]:
+    """Curvatures of the mean loss in u and how many directions each stands for, by Lanczos.
+
+    The largest is that of the Hessian; the others are nodes of a Gauss quadrature of its spectrum,
+    from one random vector.
+    """
     point = vector(model)
     pairs = zip(parameters(model).values(), scale, strict=True)
     flat = torch.cat([(torch.ones_like(p) * s.to(p)).reshape(-1) for p, s in pairs])
@@ -122,8 +130,8 @@ def largest_curvature(
 
     start = torch.randn(point.numel(), generator=generator(seed)).to(point)
     diagonal, off = lanczos(product, start, LANCZOS_STEPS)
-    matrix = np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1)
-    return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
+    nodes, weights = quadrature(diagonal, off)
+    return nodes, point.numel() * weights
 
 
 @dataclass(frozen=True)

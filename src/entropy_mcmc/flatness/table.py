@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from entropy_mcmc.flatness.localisation_effect import DECIDES
 from entropy_mcmc.text_table import aligned
 
 Record = dict[str, Any]
@@ -44,11 +45,45 @@ def _learning_notes(records: Sequence[Record], sizes: Sizes) -> list[str]:
         lines.append(
             f"Local learning coefficient: {sizes.data} training rows, \u00b1 over its draws."
         )
+    lines += _localisation_notes(records)
     return lines + [
         f"Learning coefficient of {r['name']}, not trustworthy: {r['learning_coefficient_warning']}"
         for r in records
         if r["learning_coefficient_warning"]
     ]
+
+
+def _localisation_notes(records: Sequence[Record]) -> list[str]:
+    """That γ is a convention, and of which states it says more than the loss does."""
+    used = {r["learning_localisation"] for r in records if r.get("learning_localisation")}
+    if not used:
+        return []
+    shown = ", ".join(f"{gamma:g}" for gamma in sorted(used))
+    lines = [f"Its localisation \u03b3 = {shown} is a convention: compare at one \u03b3 only."]
+    if any(r.get("learning_by_localisation") for r in records):
+        lines.append(
+            "By curvatures: \u00bd \u03a3 a/(a+\u03b3) of the Hessian, without sampling. "
+            "Sensitivity: 0 for a count of directions, 1 for the Hessian's trace over \u03b3."
+        )
+    decided = [r["name"] for r in records if (r.get("learning_sensitivity") or 0) > DECIDES]
+    if decided:
+        lines.append(
+            f"\u03b3 decides the value of {', '.join(decided)}: do not read it as a number of "
+            "directions."
+        )
+    return lines
+
+
+def _localisation_lines(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
+    """The quadratic estimate at γ/4, γ and 4γ, and how strongly it depends on γ."""
+    rows = [r.get("learning_by_localisation") for r in records]
+    lines = [
+        (f"  by curvatures, {name}", ["" if row is None else f"{row[i]:.4g}" for row in rows])
+        for i, name in enumerate(("\u03b3/4", "\u03b3", "4\u03b3"))
+    ]
+    shown = [r.get("learning_sensitivity") for r in records]
+    cells = ["" if value is None else f"{value:.2f}" for value in shown]
+    return [*lines, ("  sensitivity to \u03b3", cells)]
 
 
 def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]]]:
@@ -64,6 +99,7 @@ def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]
         (f"rise of the loss, worst within {sizes.rho:g} (SAM)", _cells(records, "sharpness")),
         (f"rise of the loss, random directions at {sizes.distance:g}", _cells(records, "rise")),
         ("local learning coefficient", learning),
+        *_localisation_lines(records),
     ]
     return [line for line in lines if any(line[1])]
 

@@ -21,7 +21,8 @@ FLATNESS_COLUMNS = {
     "rise": ("rise", "rise of the loss along random directions, at the end of the line"),
     "learning_coefficient": (
         "learning coefficient",
-        "half the number of directions that the loss pins down (local learning coefficient)",
+        "half the number of directions that the loss pins down against the localisation γ, which "
+        "is a convention (local learning coefficient): compare at one γ only",
     ),
 }
 PICTURES = {
@@ -56,6 +57,7 @@ def flatness_section(flatness: Flatness | None) -> Section | None:
         [
             table,
             *_learning_notices(flatness),
+            *_localisation_notices(flatness),
             piece("meanings", meanings),
             piece("pictures", pictures),
         ],
@@ -71,6 +73,24 @@ def _learning_notices(flatness: Flatness) -> list[Markup]:
         for row in flatness.rows
         if isinstance(text := row.get("learning_coefficient_warning"), str)
     ]
+
+
+def _localisation_notices(flatness: Flatness) -> list[Markup]:
+    """How the learning coefficients move with γ, by the curvatures alone."""
+    notices = []
+    for row in flatness.rows:
+        values, gamma = row.get("learning_by_localisation"), row.get("learning_localisation")
+        if not isinstance(values, list) or len(values) != 3 or not isinstance(gamma, int | float):
+            continue
+        quarter, same, fourfold = (number(value) for value in values)
+        notices.append(
+            notice(
+                f"Learning coefficient of {row.get('name', '?')}: γ = {gamma:g} is a convention. "
+                f"By curvatures alone it is {quarter} at γ/4, {same} at γ and {fourfold} at 4γ.",
+                "note",
+            )
+        )
+    return notices
 
 
 def _cell(column: str, row: dict[str, Any]) -> str:

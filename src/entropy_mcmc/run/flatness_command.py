@@ -47,7 +47,8 @@ def flatness_command(
     The Fisher diagonal and the local learning coefficient use all training rows as the network sees
     them without augmentation; the Hessian, the sharpness, the lines and the surface use a fixed
     random `subset`. The learning coefficient measures the weights relative to the root mean square
-    of their tensor, so that networks of different weight scale can be compared. On the line
+    of their tensor, so that networks of different weight scale can be compared. Its localisation γ
+    is a convention: the table says how the value moves with it. On the line
     from θ to its guide and on the surface, batch-norm statistics are taken anew at every point.
 
     Args:
@@ -57,7 +58,8 @@ def flatness_command(
         device: Where to compute.
         surface: Also draw the loss on the plane through three samples, which takes longer.
         learning_steps: Steps of each chain of the learning coefficient; 0 leaves it out.
-        localisation: γ of the learning coefficient, for weights relative to their tensor's size.
+        localisation: γ of the learning coefficient, for weights relative to their tensor's size; a
+            convention, so that values compare at one γ only.
         settings: How much work is done; wins over the two above.
         trust: Functions of other modules that the runs may name.
     """
