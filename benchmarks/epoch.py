@@ -29,7 +29,8 @@ import torch.nn.functional as F
 
 from entropy_mcmc import models
 from entropy_mcmc.data import Batches, Dataset
-from entropy_mcmc.run.chain import Chain, Context
+from entropy_mcmc.run.chain import Chain
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import (
     make_fabric,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.chain_loop import run_chain, run_stack
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.devices import on_first

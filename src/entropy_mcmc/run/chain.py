@@ -5,80 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from entropy_mcmc.diagnostics import Thermometer
 from entropy_mcmc.errors import DamagedFileError, NonFiniteError
-from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.manifest import stored_step
 from entropy_mcmc.run import checkpoint as checkpoints
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.chain_event import train_event
 from entropy_mcmc.run.chain_state import fill, pack, refuse_non_finite, unpack
-from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast, seed_generators
-from entropy_mcmc.run.journal import Journal
 from entropy_mcmc.run.losses import check_finite_rows, check_shapes
 from entropy_mcmc.run.methods import METHODS, build, gradients_per_step, parameter_groups
-from entropy_mcmc.run.model_and_data import Problem
-from entropy_mcmc.run.other_processes import Peers
 from entropy_mcmc.run.replica_stack import ReplicaStack
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.step_schedule import Plan
 from entropy_mcmc.run.training_batches import Prefetched
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the chains of a run share.
-
-    `fabric` is that of the processes that make a chain together, `local` that of those that hold
-    one network: they differ where each process has a replica.
-    """
-
-    config: RunConfig
-    problem: Problem
-    fabric: Any
-    local: Any
-    model: nn.Module
-    module: Any
-    folder: Path
-    posterior: Posterior
-    cycle_steps: int
-    cycles: int
-    part: int | None = None  # the chain that has a journal of its own
-    peers: Peers | None = None  # other processes, with chains of their own
-
-    @property
-    def journal(self) -> Journal:
-        """`metrics.jsonl` of the run."""
-        return Journal(self.folder, self.part)
-
-    def checkpoints(self, chain: int) -> Path:
-        """Where a chain keeps its checkpoints."""
-        return self.folder / "checkpoint" / f"chain-{chain}"
-
-    @property
-    def micro_batches(self) -> list[int]:
-        """Numbers of the micro-batches of this process: a contiguous share."""
-        count, ranks = self.config.compute.micro_batches or 1, self.local.world_size
-        share = count // ranks
-        first = self.local.global_rank * share
-        return list(range(first, first + share))
-
-    @property
-    def spread(self) -> bool:
-        """Whether each process has a replica of its own."""
-        return self.local is not self.fabric
-
-    @property
-    def replicas(self) -> list[int]:
-        """Numbers of the replicas of this process."""
-        return [self.fabric.global_rank] if self.spread else list(range(self.config.replicas))
 
 
 class Chain:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from entropy_mcmc.errors import NonFiniteError, StateError
-from entropy_mcmc.run.chain import Chain, Context
+from entropy_mcmc.run.chain import Chain
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.chain_stack import ChainStack
 from entropy_mcmc.run.devices import loss_explained, without_running_statistics
 from entropy_mcmc.run.progress import Progress, TensorBoard, make_progress

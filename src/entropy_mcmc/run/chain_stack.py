@@ -19,7 +19,8 @@ from entropy_mcmc.chains.stacked_optimizer import stacked_optimizer
 from entropy_mcmc.diagnostics import Thermometer
 from entropy_mcmc.errors import NonFiniteError
 from entropy_mcmc.run import checkpoint as checkpoints
-from entropy_mcmc.run.chain import Chain, Context
+from entropy_mcmc.run.chain import Chain
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.chain_state import fill
 from entropy_mcmc.run.devices import cast
 from entropy_mcmc.run.methods import METHODS, build, parameter_groups

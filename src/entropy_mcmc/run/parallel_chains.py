@@ -19,7 +19,7 @@ from entropy_mcmc.posterior.atomic_files import WriterLock
 from entropy_mcmc.posterior.refreshing import refreshed
 from entropy_mcmc.posterior.sample_reader import Reader
 from entropy_mcmc.posterior.store import Store
-from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.chain_loop import run_chain
 from entropy_mcmc.run.checkpoint import explained
 from entropy_mcmc.run.other_processes import FAILED, FINISHED, Peers

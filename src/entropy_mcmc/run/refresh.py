@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.config import RunConfig
 from entropy_mcmc.run.devices import cast
 from entropy_mcmc.run.methods import METHODS, gradients_per_step

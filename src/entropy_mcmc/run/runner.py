@@ -19,7 +19,7 @@ from entropy_mcmc.posterior import Posterior
 from entropy_mcmc.posterior.disk_size import DiskSize, expected_size
 from entropy_mcmc.run import run_folder
 from entropy_mcmc.run.all_chains import run_all_chains
-from entropy_mcmc.run.chain import Context
+from entropy_mcmc.run.chain_context import Context
 from entropy_mcmc.run.checkpoint import check_stored, newest_step
 from entropy_mcmc.run.config import RunConfig, with_parts
 from entropy_mcmc.run.devices import (

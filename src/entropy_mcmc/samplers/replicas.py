@@ -24,8 +24,8 @@ into its place. After y calls, a round, the guide moves. With `exchange_every` =
 k-th round only, by the sum of the pulls and with k times the variance of noise: exact for k = 1.
 While the group entry `coupled` is False (burn-in), all y calls of a round move one network, as SGD
 does; replicas and guide start as that network, with its velocity, at the first coupled round.
-On several processes (`spread_replicas`) every process keeps its own replica, one call is one round,
-and the sum of θ_i−θ_a is all that is exchanged.
+On several processes (`spread_replicas.py`) every process keeps its own replica, one call is one
+round, and the sum of θ_i−θ_a is all that is exchanged.
 """
 
 from __future__ import annotations
@@ -36,33 +36,19 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc.errors import ConfigError
-from entropy_mcmc.samplers.base import Closure, Group, Sampler
+from entropy_mcmc.samplers.base import Closure, Group
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.sghmc import alone_update
+from entropy_mcmc.samplers.spread_replicas import SpreadReplicas, slot, sum_over, variable_of
 from entropy_mcmc.units import tie
 
 GUIDE_STREAM = 3  # of the guide's noise; replica i has its own `inner` of stream 0
 
 
-class Replicated(Sampler):
+class Replicated(SpreadReplicas):
     """A sampler whose groups may have several replicas, entry `replicas`, of one guide."""
-
-    _ranks: Any = None  # the process group whose processes have one replica each
-
-    @property
-    def num_replicas(self) -> int:
-        """Number y of replicas."""
-        return int(self.param_groups[0]["replicas"])
-
-    @property
-    def current_replica(self) -> int:
-        """Number of the replica that is in the model now."""
-        if self._ranks is not None:
-            return int(torch.distributed.get_rank(self._ranks))
-        return int(self.param_groups[0]["replica"])
 
     def step(self, closure: Closure | None = None) -> Any:
         """Make one step from the gradients in `.grad`; returns the closure's loss, if given one.
@@ -105,7 +91,7 @@ class Replicated(Sampler):
                 yield
             return
         # The slot of the replica in the model is out of date; that of no other is.
-        name = _slot(number) if number != self.current_replica else ""
+        name = slot(number) if number != self.current_replica else ""
         with showing(self, name, block):
             yield
 
@@ -117,24 +103,7 @@ class Replicated(Sampler):
             return self._broadcast(theta, number)
         alone = "guide" not in self.state[param]  # the one network of burn-in stands for all
         own = alone or number == self.current_replica
-        return theta if own else cast(Tensor, self.state[param][_slot(number)])
-
-    def spread_replicas(self, process_group: Any = None) -> None:
-        """Keep one replica on each process of a group (default: all); before the first step.
-
-        Every process then makes its own steps with its own mini-batches; the noise is that of all
-        replicas in one process. `state_dict` and `replica` become collective calls.
-        """
-        ranks = process_group or torch.distributed.group.WORLD
-        size = torch.distributed.get_world_size(ranks)
-        if size != self.num_replicas:
-            raise ConfigError(
-                f"replicas must be as many as the processes that share them, got "
-                f"replicas={self.num_replicas} on {size} processes; start {self.num_replicas}, or "
-                f"pass replicas={size}"
-            )
-        self._ranks = ranks
-        self._take_own()
+        return theta if own else cast(Tensor, self.state[param][slot(number)])
 
     @torch.no_grad()
     def replica_mean(self, param: Tensor) -> Tensor:
@@ -146,21 +115,8 @@ class Replicated(Sampler):
             torch.distributed.all_reduce(total, group=self._ranks)
             return total / self.num_replicas
         current, state = self.current_replica, self.state[param]
-        others = [state[_slot(i)] for i in range(self.num_replicas) if i != current]
+        others = [state[slot(i)] for i in range(self.num_replicas) if i != current]
         return sum(others, self._theta(param).detach()) / self.num_replicas
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers of all replicas; `load_state_dict` continues bit for bit."""
-        if self._ranks is None:
-            return super().state_dict()
-        with self._gathered():
-            return super().state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave, on as many processes as one likes."""
-        super().load_state_dict(state_dict)
-        if self._ranks is not None:
-            self._take_own()
 
     def _check_group(self, group: Group) -> None:
         super()._check_group(group)
@@ -196,7 +152,7 @@ class Replicated(Sampler):
         update = alone_update(frozen)
         moved = [thetas]
         for name in update.starts:  # the velocity, which starts at rest
-            moved.append([self._variable(p, _of(name, number), 0.0) for p in params])
+            moved.append([self._variable(p, variable_of(name, number), 0.0) for p in params])
         self._move(update, frozen, params, moved, [pulls], inner=number)
 
     @torch.no_grad()
@@ -209,9 +165,9 @@ class Replicated(Sampler):
         self._variable(param, "pull", 0.0)
         if self._ranks is None:
             for number in range(self.num_replicas):
-                self._variable(param, _slot(number), self._theta(param))
+                self._variable(param, slot(number), self._theta(param))
                 if velocity is not None:
-                    self.state[param][_of("velocity", number)] = velocity.clone()
+                    self.state[param][variable_of("velocity", number)] = velocity.clone()
 
     def _move_alone(self, group: Group, params: list[Tensor], number: int) -> None:
         """A step of the one network of a phase without coupling: SGD, as there is no noise."""
@@ -224,7 +180,7 @@ class Replicated(Sampler):
     def _become_one(self) -> None:
         """Forget the guide and all replicas but the first, which is in the model."""
         for state in [self.state[p] for p in self._with("guide")]:
-            velocity = state.get(_of("velocity", 0))
+            velocity = state.get(variable_of("velocity", 0))
             for name in [
                 n for n in state if n.startswith(("guide", "pull", "theta_", "velocity_"))
             ]:
@@ -238,8 +194,8 @@ class Replicated(Sampler):
         params = self._with("guide")
         if params:
             thetas = [self._theta(p) for p in params]
-            torch._foreach_copy_([self.state[p][_slot(old)] for p in params], thetas)
-            torch._foreach_copy_(thetas, [self.state[p][_slot(new)] for p in params])
+            torch._foreach_copy_([self.state[p][slot(old)] for p in params], thetas)
+            torch._foreach_copy_(thetas, [self.state[p][slot(new)] for p in params])
             self._publish(params)
         for group in self.param_groups:
             group["replica"] = new
@@ -258,7 +214,7 @@ class Replicated(Sampler):
             return
         pulls = [self.state[p]["pull"] for p in params]
         if self._ranks is not None:
-            _sum_over(self._ranks, pulls)
+            sum_over(self._ranks, pulls)
         rounds = group["exchange_every"]
         rates = {"lr": rounds * group["round_lr"], "last_lr": rounds * group["last_lr"]}
         slow = {**group, **rates, "weight_decay": 0.0}
@@ -269,83 +225,3 @@ class Replicated(Sampler):
         moved += [[self._variable(p, f"guide_{n}", 0.0) for p in params] for n in update.starts]
         self._move(update, slow, params, moved, [slopes], stream=GUIDE_STREAM)
         torch._foreach_zero_(pulls)
-
-    def _with(self, name: str) -> list[Tensor]:
-        """Parameters beside which a variable is kept."""
-        return [p for g in self.param_groups for p in g["params"] if name in self.state.get(p, {})]
-
-    @contextmanager
-    @torch.no_grad()
-    def _received(self, number: int) -> Iterator[None]:
-        """Inside the block `state` holds the replica of another process as "shown"."""
-        self._refuse_inside_block("replica()")
-        params = self._with("guide")
-        for p in params:
-            self.state[p]["shown"] = self._broadcast(self._theta(p), number)
-        try:
-            yield
-        finally:
-            for p in params:
-                del self.state[p]["shown"]
-
-    def _broadcast(self, value: Tensor, number: int) -> Tensor:
-        """A copy of the value that process `number` has."""
-        copy = value.detach().clone()
-        source = torch.distributed.get_global_rank(self._ranks, number)
-        torch.distributed.broadcast(copy, source, group=self._ranks)
-        return copy
-
-    @contextmanager
-    @torch.no_grad()
-    def _gathered(self) -> Iterator[None]:
-        """Inside the block `state` holds all replicas, as it does in one process."""
-        own = {p: dict(self.state[p]) for p in self._with("guide")}
-        for p, state in own.items():
-            moving = [name for name in state if name.startswith("velocity_")]
-            self.state[p] = {n: v for n, v in state.items() if n not in (*moving, "master")}
-            for number in range(self.num_replicas):
-                self.state[p][_slot(number)] = self._broadcast(_theta_of(p, state), number)
-                for name in moving:
-                    key = _of("velocity", number)
-                    self.state[p][key] = self._broadcast(state[name], number)
-            if "master" in state:
-                self.state[p]["master"] = self.state[p][_slot(0)].clone()
-        try:
-            yield
-        finally:
-            self.state.update(own)
-
-    @torch.no_grad()
-    def _take_own(self) -> None:
-        """Put this process' replica into the model and forget the others."""
-        own = self.current_replica
-        for p in self._with(_slot(own)):
-            state = self.state[p]
-            self._theta(p).copy_(state[_slot(own)])
-            self._publish([p])
-            others = [_slot(number) for number in range(self.num_replicas)]
-            others += [_of("velocity", i) for i in range(self.num_replicas) if i != own]
-            for name in others:
-                state.pop(name, None)
-
-
-def _sum_over(ranks: Any, tensors: list[Tensor]) -> None:
-    """Sum tensors over processes in place, by one call."""
-    flat: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
-    torch.distributed.all_reduce(flat, group=ranks)
-    parts = _unflatten_dense_tensors(flat, tensors)  # type: ignore[no-untyped-call]
-    torch._foreach_copy_(tensors, list(parts))
-
-
-def _slot(number: int) -> str:
-    return _of("theta", number)
-
-
-def _of(variable: str, number: int) -> str:
-    """Name under which a variable of a replica is kept."""
-    return f"{variable}_{number}"
-
-
-def _theta_of(param: Tensor, state: dict[str, Tensor]) -> Tensor:
-    """θ of this process: the parameter itself, or its float32 master."""
-    return state.get("master", param.detach())

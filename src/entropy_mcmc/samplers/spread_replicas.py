@@ -1,0 +1,148 @@
+"""Replicas on several processes: one on each, and what is exchanged.
+
+The sum of θ_i−θ_a over the processes is all that a round needs. A replica of another process is
+broadcast when it is asked for, and `state_dict` gathers all, so that a checkpoint is that of one
+process; each process takes its own replica from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.samplers.base import Sampler
+
+
+class SpreadReplicas(Sampler):
+    """A sampler whose replicas may live on one process each; `Replicated` makes their steps."""
+
+    _ranks: Any = None  # the process group whose processes have one replica each
+
+    @property
+    def num_replicas(self) -> int:
+        """Number y of replicas."""
+        return int(self.param_groups[0]["replicas"])
+
+    @property
+    def current_replica(self) -> int:
+        """Number of the replica that is in the model now."""
+        if self._ranks is not None:
+            return int(torch.distributed.get_rank(self._ranks))
+        return int(self.param_groups[0]["replica"])
+
+    def spread_replicas(self, process_group: Any = None) -> None:
+        """Keep one replica on each process of a group (default: all); before the first step.
+
+        Every process then makes its own steps with its own mini-batches; the noise is that of all
+        replicas in one process. `state_dict` and `replica` become collective calls.
+        """
+        ranks = process_group or torch.distributed.group.WORLD
+        size = torch.distributed.get_world_size(ranks)
+        if size != self.num_replicas:
+            raise ConfigError(
+                f"replicas must be as many as the processes that share them, got "
+                f"replicas={self.num_replicas} on {size} processes; start {self.num_replicas}, or "
+                f"pass replicas={size}"
+            )
+        self._ranks = ranks
+        self._take_own()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain numbers of all replicas; `load_state_dict` continues bit for bit."""
+        if self._ranks is None:
+            return super().state_dict()
+        with self._gathered():
+            return super().state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` gave, on as many processes as one likes."""
+        super().load_state_dict(state_dict)
+        if self._ranks is not None:
+            self._take_own()
+
+    def _with(self, name: str) -> list[Tensor]:
+        """Parameters beside which a variable is kept."""
+        return [p for g in self.param_groups for p in g["params"] if name in self.state.get(p, {})]
+
+    @contextmanager
+    @torch.no_grad()
+    def _received(self, number: int) -> Iterator[None]:
+        """Inside the block `state` holds the replica of another process as "shown"."""
+        self._refuse_inside_block("replica()")
+        params = self._with("guide")
+        for p in params:
+            self.state[p]["shown"] = self._broadcast(self._theta(p), number)
+        try:
+            yield
+        finally:
+            for p in params:
+                del self.state[p]["shown"]
+
+    def _broadcast(self, value: Tensor, number: int) -> Tensor:
+        """A copy of the value that process `number` has."""
+        copy = value.detach().clone()
+        source = torch.distributed.get_global_rank(self._ranks, number)
+        torch.distributed.broadcast(copy, source, group=self._ranks)
+        return copy
+
+    @contextmanager
+    @torch.no_grad()
+    def _gathered(self) -> Iterator[None]:
+        """Inside the block `state` holds all replicas, as it does in one process."""
+        own = {p: dict(self.state[p]) for p in self._with("guide")}
+        for p, state in own.items():
+            moving = [name for name in state if name.startswith("velocity_")]
+            self.state[p] = {n: v for n, v in state.items() if n not in (*moving, "master")}
+            for number in range(self.num_replicas):
+                self.state[p][slot(number)] = self._broadcast(_theta_of(p, state), number)
+                for name in moving:
+                    key = variable_of("velocity", number)
+                    self.state[p][key] = self._broadcast(state[name], number)
+            if "master" in state:
+                self.state[p]["master"] = self.state[p][slot(0)].clone()
+        try:
+            yield
+        finally:
+            self.state.update(own)
+
+    @torch.no_grad()
+    def _take_own(self) -> None:
+        """Put this process' replica into the model and forget the others."""
+        own = self.current_replica
+        for p in self._with(slot(own)):
+            state = self.state[p]
+            self._theta(p).copy_(state[slot(own)])
+            self._publish([p])
+            others = [slot(number) for number in range(self.num_replicas)]
+            others += [variable_of("velocity", i) for i in range(self.num_replicas) if i != own]
+            for name in others:
+                state.pop(name, None)
+
+
+def sum_over(ranks: Any, tensors: list[Tensor]) -> None:
+    """Sum tensors over processes in place, by one call."""
+    flat: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+    torch.distributed.all_reduce(flat, group=ranks)
+    parts = _unflatten_dense_tensors(flat, tensors)  # type: ignore[no-untyped-call]
+    torch._foreach_copy_(tensors, list(parts))
+
+
+def slot(number: int) -> str:
+    """Name under which θ of a replica is kept."""
+    return variable_of("theta", number)
+
+
+def variable_of(variable: str, number: int) -> str:
+    """Name under which a variable of a replica is kept."""
+    return f"{variable}_{number}"
+
+
+def _theta_of(param: Tensor, state: dict[str, Tensor]) -> Tensor:
+    """θ of this process: the parameter itself, or its float32 master."""
+    return state.get("master", param.detach())
