@@ -10,7 +10,9 @@ import numpy as np
 GROUPS = 10
 TOLERATED = 0.05
 ENOUGH = 25  # effective samples below which nothing is said
-KEPT = 1000  # draws of a chain, about; analysing them costs as much as many gradients
+AFTER_BURN_IN = 0.8  # of a run: its draws are kept, and its gradients count
+KEPT = 1000  # draws of a chain of many numbers, about: analysing them costs as much as gradients
+MANY = 100  # numbers; chains of fewer keep every draw
 UNSURE = 0.04  # standard error of a bias above which nothing can be said of it
 
 
@@ -36,8 +38,12 @@ class Place:
 
     @property
     def thin(self) -> int:
-        """Steps between two draws that are kept, for about 1,000 of them in a full run."""
-        return max(1, (self.full or self.steps) // KEPT)
+        """Steps between two draws that are kept; with many numbers 1,000 draws of a full run."""
+        return self.thinned(self.full or self.steps)
+
+    def thinned(self, calls: int) -> int:
+        """Calls of a sampler between two draws that are kept, of a full run of so many."""
+        return max(1, calls // KEPT) if self.starts.shape[1] > MANY else 1
 
     @property
     def friction(self) -> float:
@@ -47,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Run:
-    """Draws after burn-in, the gradients of one chain that made them, and CPU-seconds of all."""
+    """Draws after burn-in, all gradients of one chain, and CPU-seconds of all chains."""
 
     draws: Any
     gradients: int
@@ -97,8 +103,8 @@ def measured(run: Run, variances: Any, order: Any = None) -> Measured:
         each = np.minimum(all_ess(draws), squares)
     bias, error = group_bias(flat.var(0) / variances - 1, squares, order)
     ess, grouped = float(each.min()), min(1 / (1 / each[g]).mean() for g in groups_of(order))
-    each_gradient = draws.shape[0] * run.gradients
-    return Measured(ess, float(grouped), ess / each_gradient, bias, error, run.seconds)
+    counted = draws.shape[0] * run.gradients * AFTER_BURN_IN
+    return Measured(ess, float(grouped), ess / counted, bias, error, run.seconds)
 
 
 def all_ess(draws: Any) -> Any:

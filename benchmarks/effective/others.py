@@ -13,7 +13,7 @@ import torch
 
 from effective import linear
 from effective.linear import Linear
-from effective.measure import KEPT, Place, Run
+from effective.measure import Place, Run
 from effective.targets import Target, in_jax
 
 METHODS = (
@@ -151,7 +151,7 @@ class _Program:
         import jax.numpy as jnp
 
         full, number = (place.full or place.steps) // self.gradients, len(place.starts)
-        thin = max(1, full // KEPT)
+        thin = place.thinned(full)
         count = max(1, full // (QUARTERS * thin))
         quarters = max(1, round(QUARTERS * place.steps / (place.full or place.steps)))
 

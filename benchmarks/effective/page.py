@@ -31,8 +31,8 @@ blackjax and posteriors; the first one the ESS per second, where that was measur
   So the best step size is found within about 30 %.
 - Variances are exact (Gaussians), from quadrature (two modes), or those of a NUTS run of four
   chains with 800 draws each.
-- All chains start from draws of the target. NUTS and MCLMC start adapted. Nobody's warm-up and
-  compilation is counted.
+- All chains start from draws of the target. NUTS and MCLMC start adapted. Nobody's warm-up,
+  burn-in (a fifth of each run) and compilation is counted.
 - The Gaussians have their axes along the coordinates. NUTS and PSGLD fit a scale to each
   coordinate, which solves them; the logistic regression is not of this kind.
 - Friction of underdamped samplers is half of what is critical for the softest direction, for this

@@ -51,7 +51,7 @@ class Target:
     observe: Callable[[Any], Any] = lambda theta: theta
     start: torch.Tensor | None = None
     chains: int = 16
-    steps: int = 4000
+    steps: int = 3000
     exact: Callable[[int], torch.Tensor] | None = None
     tilt: torch.Tensor | None = None
     plain: Callable[..., torch.Tensor] | None = None
@@ -92,6 +92,7 @@ def gaussian(condition: float, dim: int = 10) -> Target:
         lambda t: -(t.square() / variances).sum() / 2,
         variances=variances.numpy(),
         chains=64,
+        steps=4000,
         exact=lambda number: _normal(number, dim) * variances.sqrt(),
     )
 
@@ -162,7 +163,7 @@ def logistic(rows: int, batch: int | None, control: bool = False) -> Target:
         loglik,
         (x, y, r) if control else (x, y),
         batch,
-        steps=2000 if batch is None else 4000,
+        steps=2000 if batch is None else 3000,
         tilt=tilt,
         plain=None if control else plain_logistic(len(x)),
     )

@@ -34,7 +34,7 @@ def test_ess_per_gradient_of_a_known_autocorrelation():
     made = measure.Run(autoregressive(0.8), gradients=40_000, seconds=2.0)
     result = measure.measured(made, [1.0])
     assert result.ess == pytest.approx(80_000 / 9, rel=0.1)
-    assert result.per_gradient == pytest.approx(result.ess / 160_000)
+    assert result.per_gradient == pytest.approx(result.ess / 128_000)  # after burn-in
     assert result.group_ess == pytest.approx(result.ess)
     assert result.accurate
 
@@ -53,6 +53,14 @@ def test_bias_is_found_in_the_group_that_has_it_and_short_runs_are_not_judged():
 
 def place(target, steps=50, chains=2):
     return measure.Place(10.0, 10.0, steps, target.exact(chains))
+
+
+def test_few_numbers_keep_every_draw_and_many_are_thinned():
+    """Pilots are thinned as the full run is; calls of several gradients by their number."""
+    few, many = (measure.Place(1.0, 1.0, 4000, np.zeros((2, dim))) for dim in (10, 784))
+    assert (few.thin, many.thin) == (1, 4)
+    assert measure.Place(1.0, 1.0, 1000, np.zeros((2, 784)), full=4000).thin == 4
+    assert (few.thinned(2000), many.thinned(2000)) == (1, 2)
 
 
 @pytest.mark.parametrize("method", list(ours.METHODS))

@@ -21,7 +21,7 @@ def place(starts, steps=10):
 
 def path_of_a_difference(method, ratio, first, gradients):
     """Positions at each step of what a start away from another one changes, by powers of M."""
-    form = search.METHODS[method].linear_of(method, ratio, place(None))
+    form = search.METHODS[method].linear_of(method, ratio, place(np.ones((1, 3))))
     drift, _ = linear.matrices(form, linear.Quadratic(H))
     state = np.zeros((len(H), form.variables, 1))
     state[:, 0, 0] = first

@@ -40,6 +40,7 @@ from entropy_mcmc.flatness.known_coefficients import (
 )
 from entropy_mcmc.flatness.learning_coefficient import LocalSampling, local_learning_coefficient
 from entropy_mcmc.flatness.learning_estimate import LearningCoefficient
+from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.model_and_batches import classification_error, subset
 from entropy_mcmc.flatness.sharpness import Sharpness, sam_sharpness
 from entropy_mcmc.flatness.surface import Surface, loss_surface
@@ -53,6 +54,7 @@ __all__ = [
     "LearningCoefficient",
     "LocalEntropy",
     "LocalSampling",
+    "LocalisationEffect",
     "Row",
     "Settings",
     "Sharpness",

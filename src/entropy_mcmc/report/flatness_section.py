@@ -79,8 +79,10 @@ def _localisation_notices(flatness: Flatness) -> list[Markup]:
     """How the learning coefficients move with γ, by the curvatures alone."""
     notices = []
     for row in flatness.rows:
-        values, gamma = row.get("learning_by_localisation"), row.get("learning_localisation")
-        if not isinstance(values, list) or len(values) != 3 or not isinstance(gamma, int | float):
+        values: Any = row.get("learning_by_localisation")
+        gamma: Any = row.get("learning_localisation")
+        known = isinstance(values, list) and len(values) == 3
+        if not known or not all(isinstance(v, int | float) for v in (gamma, *values)):
             continue
         quarter, same, fourfold = (number(value) for value in values)
         notices.append(
