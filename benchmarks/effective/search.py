@@ -8,7 +8,7 @@
 3. Elsewhere up to four pilots of a quarter of the length go up from a step size that is accurate
    and down from one that is not, until the two are within a factor of 1.3. The accurate pilot with
    most effective samples says the step size. A run of full length with another seed gives the
-   numbers; if it is not accurate, one more at a step size smaller by 1.3.
+   numbers; while it is not accurate, up to three more, each at a step size smaller by 1.3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from effective.measure import Measured, Place
 from effective.targets import Target
 
 PROTOCOL = 2  # of the stored cells; those of another one are measured anew
-PILOTS = 4
+PILOTS, FINALS = 4, 4
 UP = 1.6
 CLOSE = 1.3
 ADAPTS = ("blackjax NUTS", "blackjax MCLMC")
@@ -81,7 +81,7 @@ def deviation(draws: Any, variances: Any) -> float:
 def searched_cell(
     target: Target, known: Row, method: str, place: Place, quadratic: Quadratic
 ) -> Row:
-    """Pilots and one or two runs of full length; `best` is the last if it is accurate."""
+    """Pilots and runs of full length; `best` is the last of these if it is accurate."""
 
     def row(step: float, length: int, seed: int) -> Row:
         spot = replace(place, steps=length, full=place.steps, seed=seed)
@@ -99,7 +99,7 @@ def searched_cell(
         pilots = pilot_rows(lambda step, seed: row(step, place.steps // 4, seed), first, place.seed)
         step = chosen_step(pilots)
     finals = []
-    for attempt in range(2):
+    for attempt in range(FINALS):
         finals.append(row(step / CLOSE**attempt, place.steps, place.seed + 100 + attempt))
         if finals[-1].get("accurate") or method == "blackjax NUTS":
             break
@@ -122,7 +122,8 @@ def pilot_rows(pilot: Callable[[float, int], Row], first: float, seed: int) -> l
     """Step sizes by bisection, from the first one up or down.
 
     >>> def pilot(step, seed):
-    ...     return {"step": step, "accurate": step < 3, "judged": True, "bias": 0.0}
+    ...     known = {"judged": True, "bias": 0.0, "bias_error": 0.01}
+    ...     return {"step": step, "accurate": step < 3, **known}
     >>> [round(row["step"], 2) for row in pilot_rows(pilot, 1.0, 0)]
     [1.0, 1.6, 2.56, 4.1]
     """
@@ -145,6 +146,8 @@ def goes_up(row: Row) -> bool:
     """Whether a larger step size comes next: this one is accurate, or too slow to be judged."""
     if "error" in row or not np.isfinite(row["bias"]):
         return False
+    if not np.isfinite(row["bias_error"]):
+        return bool(row["bias"] < 1)  # too few draws for an error: larger steps make more of them
     slow = not row["judged"] and row["bias"] - 2 * row["bias_error"] <= measure.TOLERATED
     return bool(row["accurate"] or slow)
 

@@ -202,7 +202,8 @@ def test_variance_of_a_mini_batch_gradient():
 
 def pilot_with(limit):
     def pilot(step, seed):
-        return {"step": step, "accurate": step < limit, "judged": True, "bias": 0.0, "seed": seed}
+        known = {"judged": True, "bias": 0.0, "bias_error": 0.01}
+        return {"step": step, "accurate": step < limit, "seed": seed, **known}
 
     return pilot
 
@@ -221,4 +222,27 @@ def test_pilots_that_diverge_or_are_slow():
     slow = {"step": 1.0, "bias": 0.2, "bias_error": 0.1, "judged": False, "accurate": False}
     assert search.goes_up(slow)
     assert search.chosen_step([slow]) == 1.0
+    few = {**slow, "bias_error": float("nan")}  # draws too few for an ESS
+    assert search.goes_up(few)
+    assert not search.goes_up({**few, "bias": 30.0})
     assert search.chosen_step([{"step": 2.0, "error": "NaN"}]) == pytest.approx(2 / search.UP)
+
+
+def test_full_runs_step_down_until_one_is_accurate(monkeypatch):
+    """Pilots that err by chance do not leave a sampler without a row."""
+    target = targets.two_modes()
+    spot = measure.Place(2.0, 10.0, 8, target.exact(2).numpy())
+    tried = []
+
+    def measured(run, variances, order):
+        tried.append(run)
+        good = len(tried) != 5  # the first run of full length
+        return measure.Measured(100.0, 100.0, 0.1, 0.0 if good else 0.3, 0.01, 1.0)
+
+    monkeypatch.setattr(measure, "measured", measured)
+    known = {"variances": target.variances, "order": None}
+    quadratic = linear.Quadratic(np.array([0.2, 2.0]))
+    cell = search.searched_cell(target, known, "SGLD", spot, quadratic)
+    steps = [row["step"] for row in cell["tried"]]
+    assert len(steps) == 6
+    assert cell["best"]["step"] == pytest.approx(steps[4] / search.CLOSE)
