@@ -131,7 +131,8 @@ def target_section(name: str, known: dict[str, Any], stored: dict[str, Any]) -> 
     ]
     rows.sort(key=lambda row: -(row[1]["best"] or {"per_gradient": 0})["per_gradient"])
     about = f"Condition of the Hessian {reference['condition']:.3g}, {known['dim']} numbers. "
-    about += PRIORS.get(known["family"], "") + lengths([cell for _, cell in rows])
+    about += PRIORS.get(known["family"], "").strip()
+    about = f"{about.strip()} {lengths([cell for _, cell in rows])}"
     closed = any(cell.get("closed_form") for _, cell in rows)
     last = "run, standard errors off" if closed else "ESS by groups"
     lines = [f"## {known['title']}", "", about.strip(), ""]
@@ -144,8 +145,8 @@ def lengths(cells: list[dict[str, Any]]) -> str:
     """How many chains and gradients the runs of a target have."""
     new = [cell for cell in cells if not is_earlier(cell)]
     if not new:
-        return " Four chains."
-    return f" {new[0]['chains']} chains of {new[0]['steps']:,} gradients."
+        return "Four chains."
+    return f"{new[0]['chains']} chains of {new[0]['steps']:,} gradients."
 
 
 def table_row(method: str, cell: dict[str, Any], closed: bool = False) -> str:

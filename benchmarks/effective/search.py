@@ -71,11 +71,14 @@ def checked_cell(
 def deviation(draws: Any, variances: Any) -> float:
     """Largest distance of a coordinate's mean square from its variance, in standard errors.
 
-    The mean is zero. Errors are those of independent chains, which no autocorrelation enters.
+    The mean is zero. Errors are those of independent chains, which no autocorrelation enters, and
+    relative to the mean square: the few squares of a slow coordinate are skewed, and where they
+    happen to be small their own scatter is, too.
     """
     each = (np.asarray(draws, dtype=np.float64) ** 2).mean(1) / variances
-    errors = each.std(0, ddof=1) / np.sqrt(len(each))
-    return float(np.abs((each.mean(0) - 1) / errors).max())
+    mean = each.mean(0)
+    relative = each.std(0, ddof=1) / mean / np.sqrt(len(each))
+    return float(np.abs((mean - 1) / relative).max())
 
 
 def searched_cell(
