@@ -198,24 +198,33 @@ def draw(path: Path, found: Mapping[str, ByMethod]) -> None:
     """Log-likelihood minus that of the published deep ensembles, and the coverage, by table."""
     figure, axes = panels(2, 2, 4.6, 0.45 * len(found) + 1.8)
     places = np.arange(len(found))
-    for index, (method, label) in enumerate(METHODS.items()):
-        shift = places + 0.15 * (index - 2)
+    methods = [m for m in METHODS if any(m in by for by in found.values())]
+    for index, method in enumerate(methods):
+        shift = places + 0.15 * (index - (len(methods) - 1) / 2)
         for axis, score in zip(axes, ("log_likelihood", "coverage"), strict=True):
             ends = [_shown(table, by.get(method), score) for table, by in found.items()]
             means, errors = (np.array(side, dtype=float) for side in zip(*ends, strict=True))
-            axis.errorbar(
-                means, shift, xerr=errors, fmt="o", ms=4, color=PALETTE[method], label=label
-            )
+            style = {"fmt": "o", "ms": 4, "color": PALETTE[method], "label": METHODS[method]}
+            axis.errorbar(means, shift, xerr=errors, **style)
     titles = ("log-likelihood − published deep ensembles'", "95 % coverage, %")
     for axis, title, line in zip(axes, titles, (0.0, 95.0), strict=True):
         axis.axvline(line, color="grey", lw=0.8, ls="--")
-        axis.set_xlabel(title)
+        axis.set_xlabel(title, fontsize=9)
         axis.set_yticks(places, list(found) if axis is axes[0] else [""] * len(found))
         axis.set_ylim(len(found) - 0.5, -0.5)
-    axes[0].set_xscale("symlog", linthresh=0.1)
+    _symlog(axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
     save(figure, path)
+
+
+def _symlog(axis: Any) -> None:
+    """Linear up to ±0.1, then logarithmic; a tick wherever a reader looks for a number."""
+    axis.set_xscale("symlog", linthresh=0.1)
+    low, high = axis.get_xlim()
+    sizes = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+    ticks = [t for t in (*(-s for s in reversed(sizes)), 0, *sizes) if low <= t <= high]
+    axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
 
 
 def _shown(table: str, result: Mapping[str, Any] | None, score: str) -> tuple[float, float]:

@@ -122,6 +122,19 @@ def test_splits_that_share_rows_are_corrected_for():
     assert p == pytest.approx(2 * distributions.t.sf(abs(t), 19))
 
 
+def test_the_figure_of_the_regressions_names_what_it_shows(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(regression_view, "save", lambda figure, path: drawn.append(figure))
+    result = {"log_likelihood": [-0.5, -0.6], "coverage": [0.9, 0.95]}
+    found = {"yacht": {"emcmc": result}, "energy": {"emcmc": result, "sgd": result}}
+    regression_view.draw(tmp_path, found)
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["SGD", "EMCMC"]
+    ticks = drawn[0].axes[0].get_xticks()
+    assert {0.0, 0.1, 0.2, 0.5} <= set(ticks)
+    low, high = drawn[0].axes[0].get_xlim()
+    assert low <= min(ticks) <= max(ticks) <= high
+
+
 def test_every_method_has_the_same_gradients_and_trials():
     place = Place(None, None)
     made = item("regression").jobs("laptop", place)
