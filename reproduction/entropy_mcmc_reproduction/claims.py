@@ -10,9 +10,15 @@ from entropy_mcmc_reproduction.seeds import Results, paired
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 from tournament import stats
 
-MARGINS = {**stats.MARGINS, "accuracy": 0.005}
-LOWER_IS_BETTER = {"nll": True, "ece": True, "accuracy": False, "auroc": False}
-UNITS = {"nll": "nats", "ece": "", "accuracy": "", "auroc": ""}
+MARGINS = {**stats.MARGINS, "accuracy": 0.005, "train_nll": 0.01}
+LOWER_IS_BETTER = {
+    **{"nll": True, "ece": True, "accuracy": False, "auroc": False},
+    "train_nll": True,
+}
+NAMES = {
+    **{"nll": "NLL", "ece": "ECE", "accuracy": "accuracy", "auroc": "AUROC"},
+    "train_nll": "mean training NLL of the run",
+}
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class Claim:
     Attributes:
         text: The claim in words.
         ours, theirs: Labels of the results.
-        measure: nll, ece, accuracy or auroc.
+        measure: nll, ece, accuracy, auroc, or train_nll: mean over a run of θ's training NLL.
         paper: What the paper has for it, in words; empty if nothing.
     """
 
@@ -80,9 +86,8 @@ def _verdict(found: _Measured, adjusted_p: float) -> Verdict:
     way = "better" if gain.mean >= 0 else "worse"
     left_out = f", {found.alone} without a partner" if found.alone else ""
     measured = (
-        f"{claim.measure.upper() if claim.measure in ('nll', 'ece', 'auroc') else claim.measure} "
-        f"{way} by {abs(gain.mean):.4f} (95 % {gain.low:+.4f} to {gain.high:+.4f}, Holm p "
-        f"{adjusted_p:.2g}, {found.seeds} seeds{left_out})"
+        f"{NAMES[claim.measure]} {way} by {abs(gain.mean):.4f} (95 % {gain.low:+.4f} to "
+        f"{gain.high:+.4f}, Holm p {adjusted_p:.2g}, {found.seeds} seeds{left_out})"
     )
     effect = [gain.mean, gain.low, gain.high]
     return Verdict(claim.text, measured, decided, claim.measure, effect, claim.paper)

@@ -11,7 +11,11 @@ from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS
 
 FIGURE = "effects"
 COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", ALIKE: "#0072B2"}  # the rest is grey
-TITLES = {"nll": "gain in NLL, nats", "accuracy": "gain in accuracy"}
+TITLES = {
+    "nll": "gain in NLL, nats",
+    "accuracy": "gain in accuracy",
+    "train_nll": "gain in mean training NLL of the run, nats",
+}
 
 
 class Row(NamedTuple):

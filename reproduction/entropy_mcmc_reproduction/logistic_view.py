@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from entropy_mcmc_reproduction.claims import Claim, verdicts
 from entropy_mcmc_reproduction.figure import PALETTE, panels, save
-from entropy_mcmc_reproduction.items import Outcome, Results, Verdict
-from entropy_mcmc_reproduction.text import compared, number
+from entropy_mcmc_reproduction.items import Outcome, Results
+from entropy_mcmc_reproduction.text import number
 
-METHODS = {
+LABELS = {
     "emcmc": "EMCMC",
     "sgld": "SGLD",
     "entropy-sgd": "Entropy-SGD",
     "entropy-sgld": "Entropy-SGLD",
+    "sgd": "SGD",
+}
+OURS = "emcmc"
+COLUMNS = (
+    *("method", "training NLL, mean over the run", "at its end", "test NLL", "test accuracy %"),
+    *("fastest setting", "best predicting setting"),
+)
+FASTER = "EMCMC learns faster than {}, per gradient"
+PAPERS = {  # by measure and rival
+    ("train_nll", "sgld"): "alike",
+    ("train_nll", "entropy-sgd"): "faster",
+    ("train_nll", "entropy-sgld"): "faster",
+    ("accuracy", "sgld"): "higher",
 }
 
 
@@ -25,104 +40,115 @@ def job_name(method: str) -> str:
 
 
 def show(results: Results, scale: str) -> Outcome:
-    """A row for each method: what it reached, per gradient and per iteration."""
-    found = {m: results[job_name(m)] for m in METHODS if job_name(m) in results}
+    """A row for each method, then the claims: NLL, accuracy, speed."""
+    found = {m: results[job_name(m)] for m in LABELS if job_name(m) in results}
     if not found:
         return Outcome([], [], [])
-    columns = [
-        *("method", "mean train NLL by gradient", "by iteration", "last train NLL"),
-        *("last test accuracy %", "averaged test accuracy %", "averaged test NLL", "step sizes"),
-    ]
-    rows = [_row(METHODS[m], r) for m, r in found.items()]
-    return Outcome(
-        columns,
-        rows,
-        _verdicts(found) if len(found) == len(METHODS) else [],
-        {"logistic": lambda path: draw(path, found)},
-        _notes(next(iter(found.values()))),
-    )
+    rows = [_row(LABELS[m], result) for m, result in found.items()]
+    made = verdicts(claims(), by_seed(found))
+    figures = {"logistic": lambda path: draw(path, found)}
+    return Outcome(list(COLUMNS), rows, made, figures, _notes(found))
 
 
-def _notes(result: dict[str, Any]) -> list[str]:
-    trials, seeds = len(result["trials"]), len(result["average_accuracy"])
-    return [
-        f"{result['rows']} training rows, {seeds} seeds ± standard error, T = 1, prior N(0, I), "
-        f"batch 128, {result['gradients'][-1]} gradients for every method; a step of the nested "
-        "methods takes 5 gradients. The step sizes (and η) of every method are the best of "
-        f"{trials} trials by the mean training NLL over the run, one other seed; no test row was "
-        "used. Mean train NLL: the area under the curve of the current θ, over the whole budget "
-        "or over as many iterations as the nested methods make with it. Averaged: the predictive "
-        "average over the second half of the run (EMCMC: θ and θ_a)."
-    ]
+def by_seed(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A result for each method and seed, as claims read them."""
+    return {
+        f"{job_name(method)}-{seed}": {
+            "measures": {name: values[seed] for name, values in result["measures"].items()}
+        }
+        for method, result in found.items()
+        for seed in range(len(result["measures"]["nll"]))
+    }
 
 
-def _row(label: str, result: dict[str, Any]) -> list[str]:
-    numbers = ", ".join(f"{k} {v:.3g}" for k, v in result["numbers"].items())
-    return [
-        label,
-        number(result["mean_nll_by_gradient"], 4),
-        number(result["mean_nll_by_iteration"], 4),
-        number(result["last"]["train_nll"], 4),
-        number(result["last"]["accuracy"], 2, 100),
-        number(result["average_accuracy"], 2, 100),
-        number(result["average_nll"], 4),
-        numbers,
-    ]
-
-
-def _verdicts(found: dict[str, Any]) -> list[Verdict]:
-    ours = found["emcmc"]
+def claims() -> list[Claim]:
+    """EMCMC against every rival, in every measure; SGD is a control, the paper has the others."""
     made = []
-    for other in ("entropy-sgd", "entropy-sgld"):
-        for unit in ("gradient", "iteration"):
-            key = f"mean_nll_by_{unit}"
-            claim = f"EMCMC converges faster than {METHODS[other]} (training NLL per {unit})"
-            made.append(compared(claim, ours[key], found[other][key], lower=True))
-    made.append(_similar(ours, found["sgld"]))
-    averaged = [r["average_accuracy"] for r in (ours, found["sgld"])]
-    last = [r["last"]["accuracy"] for r in (ours, found["sgld"])]
-    for what, pair in (("averaged", averaged), ("last sample", last)):
-        claim = f"EMCMC has a higher test accuracy than SGLD ({what})"
-        made.append(compared(claim, *pair, lower=False, percent=True))
+    for measure, text in (
+        ("nll", "EMCMC predicts better than {}"),
+        ("accuracy", "EMCMC has a higher test accuracy than {}"),
+        ("train_nll", FASTER),
+    ):
+        for rival in [m for m in LABELS if m != OURS]:
+            beyond = "" if (measure, rival) in PAPERS else "(beyond the paper) "
+            made.append(
+                Claim(
+                    beyond + text.format(LABELS[rival]),
+                    job_name(OURS),
+                    job_name(rival),
+                    measure,
+                    PAPERS.get((measure, rival), ""),
+                )
+            )
     return made
 
 
-def _similar(ours: dict[str, Any], sgld: dict[str, Any]) -> Verdict:
-    means = [float(np.mean(r["mean_nll_by_gradient"])) for r in (ours, sgld)]
-    ratio = means[0] / means[1]
-    measured = f"mean training NLL of EMCMC is {ratio:.3f} of SGLD's; similar means within 10 %"
-    decision = "holds" if abs(ratio - 1) <= 0.1 else "does not hold"
-    return Verdict("EMCMC and SGLD share similar convergence rates", measured, decision)
+def _row(label: str, result: Mapping[str, Any]) -> list[str]:
+    measures = result["measures"]
+    return [
+        label,
+        number(measures["train_nll"], 4),
+        number(measures["last_train_nll"], 4),
+        number(measures["nll"], 4),
+        number(measures["accuracy"], 2, 100),
+        *(_setting(result, name) for name in ("speed", "prediction")),
+    ]
 
 
-def draw(path: Path, found: dict[str, Any]) -> None:
-    """Training NLL and test accuracy, per gradient and per iteration."""
-    figure, flat = panels(4, 2, 4.2, 2.9)
-    axes = np.reshape(np.array(flat), (2, 2))
-    for method, result in found.items():
-        for column, unit in enumerate(("gradients", "iterations")):
-            for row, key in enumerate(("train_nll", "accuracy")):
-                curve, factor = result["curves"][key], 100 if row else 1
-                _band(
-                    axes[row, column], result[unit], curve, factor, METHODS[method], PALETTE[method]
-                )
-    # The first steps overshoot; the end is what the curves are compared by.
-    ends = max(np.mean(f["last"]["train_nll"]) for f in found.values())
-    last = max(f["iterations"][-1] for m, f in found.items() if m.startswith("entropy"))
-    for column, unit in enumerate(("gradients", "iterations")):
-        axes[0, column].set(yscale="log", ylabel="training NLL")
-        axes[0, column].set_ylim(top=3 * ends)
-        axes[1, column].set(xlabel=unit, ylabel="test accuracy %")
-        low = min(100 * np.median(r["curves"]["accuracy"]["mean"]) for r in found.values())
-        axes[1, column].set_ylim(low - 2.5, min(100.0, low + 2.0))
-        if unit == "iterations":
-            for axis in axes[:, column]:
-                axis.set_xlim(0, last)
-    axes[0, 0].legend(frameon=False, fontsize=8)
+def _setting(result: Mapping[str, Any], name: str) -> str:
+    place, length = result["picks"][name]
+    numbers = ", ".join(f"{k} {v:.3g}" for k, v in result["trials"][place].items())
+    return f"{numbers}, stopped at half" if length < 1 else numbers
+
+
+def _notes(found: Mapping[str, Any]) -> list[str]:
+    result = found[next(iter(found))]
+    trials, seeds = len(result["trials"]), len(result["measures"]["nll"])
+    return [
+        f"{result['rows']:,} training rows, {seeds} seeds ± standard error, T = 1, noise from the "
+        f"first step, constant lr, {result['gradients'][-1]:,} gradients on batches of 128 for "
+        f"every method; a step of the nested methods takes 5 of them. Settings of every method: "
+        f"the best of {trials} trials at the full budget, by validation rows of the training set "
+        "and other seeds: one by the mean NLL of the current θ over the run (speed), one by the "
+        "NLL of the averaged prediction, stopped at half or the end. Test rows are used once. "
+        "Predictions are averages over the second half of what is run (EMCMC: θ and θ_a).",
+        f"Picks at the end of a range: {edges(found)}.",
+    ]
+
+
+def edges(found: Mapping[str, Any]) -> str:
+    """How many of the picked numbers are the smallest or largest that was tried."""
+    hits = [
+        trials[place][name] in (min(t[name] for t in trials), max(t[name] for t in trials))
+        for result in found.values()
+        for trials in [result["trials"]]
+        for place, _ in result["picks"].values()
+        for name in trials[0]
+    ]
+    return f"{sum(hits)} of {len(hits)}"
+
+
+def draw(path: Path, found: Mapping[str, Any]) -> None:
+    """Training NLL and test accuracy of the current θ by gradient, each at its fastest setting."""
+    figure, axes = panels(2, 2, 4.6, 3.2)
+    for axis, key, factor in zip(axes, ("train_nll", "accuracy"), (1, 100), strict=True):
+        for method, result in found.items():
+            _band(axis, result, key, factor, LABELS[method], PALETTE[method])
+            if f"guide_{key}" in result["curves"]:
+                label = f"{LABELS[method]}, guide"
+                _band(axis, result, f"guide_{key}", factor, label, PALETTE["guide"])
+    # The first steps come from NLL log 2: the axes show where the curves differ.
+    ends = [np.asarray(r["curves"]["train_nll"]["mean"][1:]) for r in found.values()]
+    axes[0].set(yscale="log", ylabel="training NLL", xlabel="gradients")
+    axes[0].set_ylim(0.9 * min(e.min() for e in ends), 3 * max(e[-1] for e in ends))
+    low = min(100 * np.median(r["curves"]["accuracy"]["mean"]) for r in found.values())
+    axes[1].set(ylabel="test accuracy %", xlabel="gradients", ylim=(low - 2.0, min(100, low + 2.0)))
+    axes[1].legend(frameon=False, fontsize=7, loc="lower right")
     save(figure, path)
 
 
-def _band(axis: Any, times: Any, curve: Any, factor: int, label: str, colour: str) -> None:
-    mean, error = (factor * np.asarray(curve[key]) for key in ("mean", "error"))
-    axis.plot(times, mean, color=colour, label=label, lw=1.4)
-    axis.fill_between(times, mean - error, mean + error, color=colour, alpha=0.25, lw=0)
+def _band(axis: Any, result: Any, key: str, factor: int, label: str, colour: str) -> None:
+    mean, error = (factor * np.asarray(result["curves"][key][part]) for part in ("mean", "error"))
+    axis.plot(result["gradients"], mean, color=colour, label=label, lw=1.3)
+    low, high = mean - error, mean + error
+    axis.fill_between(result["gradients"], low, high, color=colour, alpha=0.25, lw=0)

@@ -94,7 +94,7 @@ def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
         if not items[name].second_edition:
             continue
         for verdict in outcome["verdicts"]:
-            if verdict.get("measure", "nll") in ("nll", ""):
+            if verdict.get("measure", "nll") in ("nll", "train_nll", ""):
                 said = f"**{verdict['decision']}**, {verdict['measured']}"
                 paper = f" Paper: {verdict['paper']}." if verdict.get("paper") else ""
                 lines.append(f"- [{name}](#{name}): {verdict['claim']}: {said}.{paper}")
