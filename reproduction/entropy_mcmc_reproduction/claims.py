@@ -10,15 +10,19 @@ from entropy_mcmc_reproduction.seeds import Results, paired
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 from tournament import stats
 
-MARGINS = {**stats.MARGINS, "accuracy": 0.005, "train_nll": 0.01}
-LOWER_IS_BETTER = {
-    **{"nll": True, "ece": True, "accuracy": False, "auroc": False},
-    "train_nll": True,
-}
+# Logarithms of curvatures, and of the local learning coefficient; alike within 10 %.
+FLATNESS = {"lambda_max": "λ_max", "trace": "trace", "fisher": "Fisher trace", "llc": "LLC"}
 NAMES = {
-    **{"nll": "NLL", "ece": "ECE", "accuracy": "accuracy", "auroc": "AUROC"},
+    **{"nll": "NLL", "ece": "ECE", "auroc": "AUROC", "accuracy": "accuracy"},
     "train_nll": "mean training NLL of the run",
+    **{measure: f"log {name}" for measure, name in FLATNESS.items()},
 }
+MARGINS = {
+    **stats.MARGINS,
+    **{"accuracy": 0.005, "train_nll": 0.01},
+    **dict.fromkeys(FLATNESS, 0.1),
+}
+HIGHER_IS_BETTER = ("accuracy", "auroc")
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Claim:
     Attributes:
         text: The claim in words.
         ours, theirs: Labels of the results.
-        measure: nll, ece, accuracy, auroc, or train_nll: mean over a run of θ's training NLL.
+        measure: One of `NAMES`.
         paper: What the paper has for it, in words; empty if nothing.
     """
 
@@ -50,7 +54,7 @@ class _Measured:
 def verdicts(claims: Sequence[Claim], results: Results) -> list[Verdict]:
     """All claims of an item, NLL first; Holm's correction over those of one measure."""
     made: list[Verdict] = []
-    for measure in MARGINS | LOWER_IS_BETTER:
+    for measure in NAMES:
         family = [c for c in claims if c.measure == measure]
         measured = [found for c in family if (found := _measured(c, results)) is not None]
         adjusted = stats.holm([m.gain.p for m in measured]).tolist() if measured else []
@@ -63,8 +67,8 @@ def _measured(claim: Claim, results: Results) -> _Measured | None:
     ours, theirs, alone = paired(results, claim.ours, claim.theirs, *path)
     if len(ours) < 2:
         return None
-    lower = LOWER_IS_BETTER[claim.measure]
-    gain = stats.paired(theirs, ours) if lower else stats.paired(ours, theirs)
+    higher = claim.measure in HIGHER_IS_BETTER
+    gain = stats.paired(ours, theirs) if higher else stats.paired(theirs, ours)
     return _Measured(claim, gain, len(ours), alone)
 
 

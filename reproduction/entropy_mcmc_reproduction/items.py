@@ -93,6 +93,7 @@ MODULES = {
     "fashion-mlp-60k": "study_items",
     "fashion-cnn-60k": "study_items",
     "regression": "regression",
+    "flatness": "flatness_matched",
     "temperature": "study_items",
     "gibbs": "study_items",
     "eta": "study_items",

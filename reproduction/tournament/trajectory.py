@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -189,12 +190,10 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
     refreshed = schedule.refresh_rows(settings.passes, task.passes, rows) if norm else 0
     gradients = schedule.steps_of(settings.passes, rows, task.batch, refreshed)
     steps = max(1, gradients // settings.gradients_per_step)
-    optimizer = build(settings, task, model.parameters(), rows, steps)
     recorder = readouts.Recorder(settings, split, model, steps, refreshed)
     losses = []
-    for step in range(steps):
-        drive(optimizer, settings, step, steps)
-        losses.append(advance(model, optimizer, settings, split, task, step))
+    for step, optimizer, loss in followed(settings, task, split, model, steps):
+        losses.append(loss)
         recorder.after(step, optimizer)
     made.cost = steps * settings.gradients_per_step * task.batch + refreshed / 3
     if settings.after is not None:
@@ -203,6 +202,16 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
     made.outputs = recorder.outputs(optimizer)
     if not all(np.isfinite(values).all() for values in made.outputs.values()):
         raise FloatingPointError("outputs are not finite")
+
+
+def followed(
+    settings: Settings, task: Task, split: Data, model: nn.Module, steps: int
+) -> Iterator[tuple[int, torch.optim.Optimizer, float]]:
+    """Train the network, and stop after every step: its number, the optimizer, its loss."""
+    optimizer = build(settings, task, model.parameters(), len(split.train.x), steps)
+    for step in range(steps):
+        drive(optimizer, settings, step, steps)
+        yield step, optimizer, advance(model, optimizer, settings, split, task, step)
 
 
 def drive(optimizer: torch.optim.Optimizer, settings: Settings, step: int, steps: int) -> None:
