@@ -90,6 +90,8 @@ MODULES = {
     "fashion-mlp": "study_items",
     "fashion-cnn": "study_items",
     "cifar-augmented": "study_items",
+    "fashion-mlp-tuned": "study_items",
+    "cifar-tuned": "study_items",
     "fashion-mlp-60k": "study_items",
     "fashion-cnn-60k": "study_items",
     "regression": "regression",

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc_reproduction.jobs import Job, Place
-from tournament import own
-from tournament.methods import Method, answers, trajectories
+from tournament import own, trials
+from tournament.methods import Knobs, Method, answers, trajectories
 from tournament.scores import measures
 from tournament.settings import Settings
 from tournament.store import Store
 from tournament.tasks import TASKS, Task
+from tournament.trials import Search
 
 PAUSE = 2.0  # seconds between two looks for a run that another process is making
 
@@ -43,12 +44,45 @@ def job(
     return Job(f"{name}-{seed}", "stored_runs:measure", settings)
 
 
+def tuned_job(name: str, method: Method, task: str, seed: int, search: Search) -> Job:
+    """A method with the settings that its trials choose; the seeds share the trials."""
+    settings = {
+        "task": task,
+        "seed": seed,
+        "method": {**asdict(method), "open": list(method.open)},
+        "search": {**asdict(search), "lengths": list(search.lengths)},
+    }
+    return Job(f"{name}-{seed}", "stored_runs:tuned", settings)
+
+
 def measure(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Make what the store lacks, and measure it."""
     method = Method(**{**settings["method"], "open": ()})
+    return _measured(method, settings, settings["knobs"], settings["share"], store_of(place))
+
+
+def tuned(settings: dict[str, Any], place: Place) -> dict[str, Any]:
+    """Make the trials that the store lacks, then measure the settings that they choose."""
+    method = Method(**{**settings["method"], "open": tuple(settings["method"]["open"])})
+    search = Search(**{**settings["search"], "lengths": tuple(settings["search"]["lengths"])})
+    task, store = TASKS[settings["task"]], store_of(place)
+    base = own.knobs(method, task)
+    while (found := trials.chosen(method, task, base, store, search))[0] is None:
+        for run in found[1]:
+            _made(run, store)
+    knobs: Knobs = found[0]
+    return {**_measured(method, settings, knobs, search.budget, store), "knobs": dict(knobs)}
+
+
+def _measured(
+    method: Method,
+    settings: Mapping[str, Any],
+    knobs: Mapping[str, Any],
+    share: float,
+    store: Store,
+) -> dict[str, Any]:
     task: Task = TASKS[settings["task"]]
-    runs = trajectories(method, task, settings["seed"], settings["knobs"], settings["share"])
-    store = store_of(place)
+    runs = trajectories(method, task, settings["seed"], knobs, share)
     for run in runs:
         _made(run, store)
     scores = answers(method, runs, store)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tournament.trials import Search
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -51,6 +53,7 @@ class Study:
         claimed: Measures that have verdicts.
         papers: What the paper has for a claim, by (measure, ours, theirs).
         smoke_task: Task of the smoke scale instead of its own; empty keeps them.
+        search: How every variant is tuned; None takes the recipe's settings with its changes.
     """
 
     title: str
@@ -65,6 +68,7 @@ class Study:
     claimed: tuple[str, ...] = ("nll", "accuracy")
     papers: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     smoke_task: str = ""
+    search: Search | None = None
 
     def paper_of(self, measure: str, ours: str, theirs: str) -> str:
         """What the paper has for a claim: given, or the two accuracies; empty without."""

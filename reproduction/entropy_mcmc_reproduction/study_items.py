@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from entropy_mcmc_reproduction import stored_runs
 from entropy_mcmc_reproduction.ablation_table import ABLATIONS
@@ -13,11 +14,12 @@ from entropy_mcmc_reproduction.picture_table import PICTURES
 from entropy_mcmc_reproduction.seeds import by_seed, values
 from entropy_mcmc_reproduction.study import Study, Variant
 from entropy_mcmc_reproduction.text import number
-from tournament import methods
+from tournament import methods, trials
 from tournament.tasks import TASKS
 
 STUDIES = {**ABLATIONS, **PICTURES}
 SMOKE_SEEDS, SMOKE_SHARE = 2, 0.05  # of the task's budget
+SMOKE_SEARCH: dict[str, Any] = {"trials": 2, "finalists": 1, "budget": 0.1}
 COLUMNS = {  # measure → title, digits, factor
     "nll": ("NLL", 4, 1.0),
     "ece": ("ECE %", 2, 100.0),
@@ -64,8 +66,11 @@ def _task(study: Study, variant: Variant, size: str) -> str:
 def _job(study: Study, variant: Variant, seed: int, size: str) -> Job:
     method = replace(methods.by_name(variant.method), **variant.method_changes)
     share = SMOKE_SHARE if size == "smoke" else 1.0
-    task = _task(study, variant, size)
-    return stored_runs.job(_label(study, variant.label), method, task, seed, variant.changes, share)
+    name, task = _label(study, variant.label), _task(study, variant, size)
+    if study.search is None:
+        return stored_runs.job(name, method, task, seed, variant.changes, share)
+    search = replace(study.search, **SMOKE_SEARCH) if size == "smoke" else study.search
+    return stored_runs.tuned_job(name, method, task, seed, search)
 
 
 def _label(study: Study, label: str) -> str:
@@ -89,12 +94,30 @@ def show(study: Study, results: Results, size: str) -> Outcome:
         for text, ours, theirs in study.claims
     ]
     notes = [note(study, size), *([study.note] if study.note else [])]
+    if study.search is not None:
+        notes.append(picked(study, results))
     return Outcome(
         [*columns, *(["paper: accuracy %"] if told else [])],
         [_row(study, v, results, told) for v in shown],
         verdicts(claims, results),
         notes=notes,
     )
+
+
+def picked(study: Study, results: Results) -> str:
+    """The settings that the trials chose, and how many of them lie near the end of a range."""
+    parts, near, count = [], 0, 0
+    for variant in study.variants:
+        seeds = by_seed(results, _label(study, variant.label))
+        if not seeds:
+            continue
+        knobs, method = next(iter(seeds.values()))["knobs"], methods.by_name(variant.method)
+        shown = {name: knobs[name] for name in (*method.open, "length") if name in knobs}
+        listed = ", ".join(f"{name} {value:.3g}" for name, value in shown.items())
+        parts.append(f"{variant.text}: {listed}")
+        near += sum(trials.near_end(method, name, knobs[name]) for name in method.open)
+        count += len(method.open)
+    return f"Chosen: {'; '.join(parts)}. Within a tenth of the end of a range: {near} of {count}."
 
 
 def _row(study: Study, variant: Variant, results: Results, told: bool) -> list[str]:

@@ -128,11 +128,14 @@ def methods_of(task: Task) -> list[Method]:
 def trajectories(
     method: Method, task: Task, seed: int, knobs: Knobs, share: float = 1.0
 ) -> list[Settings]:
-    """Settings of the method's chains, which share `share` of the task's budget equally."""
+    """Settings of the method's chains, which share `share` of the task's budget equally.
+
+    The knob "length", 1 if it is not given, is the part of it after which the method stops.
+    """
     if method.optimizer == "start":
         return [Settings(task.name, seed, "start", 0, 0)]
-    passes = share * task.passes / method.chains
     values = {**method.fixed, **knobs}
+    passes = values.pop("length", 1.0) * share * task.passes / method.chains
     return [
         Settings(task.name, seed, method.optimizer, passes, chain=chain, **values)  # type: ignore[arg-type]
         for chain in range(method.chains)

@@ -2,9 +2,14 @@
 
 Each method draws 16 settings at a quarter of the budget; the best four by validation NLL run at the
 full budget, and the best of those is the method's setting. All with one seed, never used again.
+
+The reproduction's search also offers every method to stop at half of its budget: `STOPPING`.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import qmc
@@ -35,12 +40,40 @@ LR_SCALE = {
 }  # of the range of lr; SGD's is 1
 
 
-def candidates(method: Method, base: Knobs) -> list[dict[str, float]]:
-    """The 16 settings: the method's recipe first, the others by a Sobol sequence."""
+@dataclass(frozen=True)
+class Search:
+    """How settings are searched; the default is the league's.
+
+    Attributes:
+        trials: Settings that are tried at a quarter of the budget.
+        finalists: Those of them that are tried at the full budget.
+        lengths: Stopping points, as parts of the budget: the settings take them in turn.
+        budget: Of the task's, for searches on a small scale.
+    """
+
+    trials: int = TRIALS
+    finalists: int = FINALISTS
+    lengths: tuple[float, ...] = (1.0,)
+    budget: float = 1.0
+
+
+LEAGUE = Search()
+STOPPING = Search(lengths=(1.0, 0.5))
+
+
+def candidates(method: Method, base: Knobs, search: Search = LEAGUE) -> list[dict[str, float]]:
+    """The settings: the method's recipe first, at full length; the others by a Sobol sequence."""
     if not method.open:
         return [dict(base)]
-    points = qmc.Sobol(len(method.open), seed=15).random(TRIALS)[: TRIALS - 1]
-    return [dict(base), *({**base, **placed(method, point)} for point in points)]
+    points = qmc.Sobol(len(method.open), seed=15).random(TRIALS)[: search.trials - 1]
+    made = [dict(base), *({**base, **placed(method, point)} for point in points)]
+    return [
+        _stopped(knobs, search.lengths[i % len(search.lengths)]) for i, knobs in enumerate(made)
+    ]
+
+
+def _stopped(knobs: dict[str, float], length: float) -> dict[str, float]:
+    return knobs if length == 1 else {**knobs, "length": length}
 
 
 def placed(method: Method, point: np.ndarray) -> dict[str, float]:
@@ -48,9 +81,24 @@ def placed(method: Method, point: np.ndarray) -> dict[str, float]:
     knobs = {}
     for name, place in zip(method.open, point, strict=True):
         low, high = RANGES[name]
-        scale = LR_SCALE.get(method.optimizer, 1.0) if name == "lr" else 1.0
-        knobs[name] = float(f"{scale * low * (high / low) ** place:.4g}")
+        knobs[name] = float(f"{_scale(method, name) * low * (high / low) ** place:.4g}")
     return knobs
+
+
+def _scale(method: Method, name: str) -> float:
+    return LR_SCALE.get(method.optimizer, 1.0) if name == "lr" else 1.0
+
+
+def near_end(method: Method, name: str, value: float) -> bool:
+    """Whether a value lies in the first or last tenth of its range, in logarithms, or outside.
+
+    >>> from tournament.methods import METHODS
+    >>> [near_end(METHODS["SGD"], "lr", lr) for lr in (0.011, 0.05, 0.29)]
+    [True, False, True]
+    """
+    low, high = RANGES[name]
+    place = math.log(value / (_scale(method, name) * low)) / math.log(high / low)
+    return not 0.1 <= place <= 0.9
 
 
 def validation_nll(method: Method, runs: list[Settings], store: Store) -> float:
@@ -60,14 +108,14 @@ def validation_nll(method: Method, runs: list[Settings], store: Store) -> float:
 
 
 def chosen(
-    method: Method, task: Task, base: Knobs, store: Store
+    method: Method, task: Task, base: Knobs, store: Store, search: Search = LEAGUE
 ) -> tuple[dict[str, float] | None, list[Settings]]:
     """The method's setting, or None and the runs that are missing to know it."""
-    knobs = candidates(method, base)
+    knobs = candidates(method, base, search)
     if len(knobs) == 1:
         return knobs[0], []
-    for share, kept in ((SHARE, FINALISTS), (1.0, 1)):
-        runs = [trajectories(method, task, SEED, k, share) for k in knobs]
+    for share, kept in ((SHARE, search.finalists), (1.0, 1)):
+        runs = [trajectories(method, task, SEED, k, share * search.budget) for k in knobs]
         missing = store.missing(settings for chains in runs for settings in chains)
         if missing:
             return None, missing

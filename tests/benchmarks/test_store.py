@@ -99,6 +99,22 @@ def test_candidates_begin_with_the_recipe_and_stay_in_range():
     assert all(0.01 <= knobs["lr"] <= 0.3 for knobs in found)
 
 
+def test_every_second_setting_stops_at_half_and_a_chosen_one_stays_there(tiny, tmp_path):
+    store, task, method = Store(tmp_path), tiny["tiny"], METHODS["SGD"]
+    base, search = {"lr": 0.05, "prior_variance": 0.2}, trials.Search(4, 2, lengths=(1.0, 0.5))
+    found = trials.candidates(method, base, search)
+    assert [knobs.get("length", 1.0) for knobs in found] == [1.0, 0.5, 1.0, 0.5]
+    bare = [{k: v for k, v in knobs.items() if k != "length"} for knobs in found]
+    assert bare == trials.candidates(method, base)[:4]  # otherwise the league's settings
+    while (result := trials.chosen(method, task, base, store, search))[0] is None:
+        for settings in result[1]:
+            store.make(settings)
+    assert result[0] in found
+    passes = [trajectories(method, task, 0, knobs, share=0.5)[0].passes for knobs in found]
+    assert passes == [4.0, 2.0, 4.0, 2.0]
+    assert trajectories(METHODS["ensemble 2"], task, 0, found[1])[1].passes == 2.0
+
+
 def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
     tasks, store = [tiny["tiny"], tiny["tiny-bn"]], Store(tmp_path / "store")
     monkeypatch.setattr(page, "TASKS", tiny)

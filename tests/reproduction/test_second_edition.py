@@ -65,6 +65,19 @@ def test_the_tournaments_runs_are_read_not_made_again(base, tmp_path, monkeypatc
     assert make("gibbs", tmp_path)["rows"] == whole["rows"]
 
 
+def test_tuned_seeds_share_their_trials_and_settings(base):
+    found = make("cifar-tuned", base)
+    runs = base / "results" / "smoke" / "runs" / "cifar-tuned"
+    results = [json.loads((runs / f"EMCMC-{seed}.json").read_text())["result"] for seed in (0, 1)]
+    assert results[0]["knobs"] == results[1]["knobs"]
+    assert results[0]["runs"] != results[1]["runs"]
+    assert found["notes"][-1].startswith("Chosen: SGD: lr")
+    searches = [job.settings["search"] for job in item("cifar-tuned").jobs("laptop", Place(0, 0))]
+    assert all(search == searches[0] for search in searches)  # the same for every method
+    assert searches[0]["trials"] == 16
+    assert searches[0]["lengths"] == [1.0, 0.5]
+
+
 def test_pairs_are_matched_by_seed():
     results = {f"a-{s}": {"n": s} for s in (3, 10, 2)} | {f"b-{s}": {"n": -s} for s in (10, 2, 7)}
     assert list(by_seed(results, "a")) == [2, 3, 10]
