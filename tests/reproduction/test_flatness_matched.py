@@ -20,7 +20,7 @@ SETTINGS = matching.jobs("smoke", Place(None, None))[1].settings
 
 @pytest.fixture(scope="module")
 def runs():
-    return {name: matching.checkpoints(name, SETTINGS) for name in ("SGD", "EMCMC")}
+    return {name: matching.checkpoints(name, SETTINGS) for name in ("SGD", "SAM", "EMCMC")}
 
 
 def settings_of(name):
@@ -35,6 +35,8 @@ def test_the_last_checkpoint_is_the_end_of_the_tournaments_run(runs):
     model.load_state_dict(state)
     assert torch.equal(runs["SGD"]["SGD"][-1].weights, vector(model))
     assert len(runs["SGD"]["SGD"]) == SETTINGS["checkpoints"]
+    # SAM takes two gradients per step: half of the steps.
+    assert runs["SAM"]["SAM"][-1].step == runs["SGD"]["SGD"][-1].step // 2
 
 
 def test_a_noisy_method_has_checkpoints_only_while_it_is_noisy(runs):
