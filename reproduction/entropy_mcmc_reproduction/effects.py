@@ -47,8 +47,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Gains with 95 % intervals, positive in favour of the paper's claim; the margin in grey."""
     shown = {measure: rows(found, measure) for measure in TITLES}
     shown = {measure: some for measure, some in shown.items() if some}
-    height = 0.26 * max(map(len, shown.values())) + 1.0
-    figure, axes = panels(len(shown), 1, 9.0, height)
+    heights = [0.26 * len(some) + 1.0 for some in shown.values()]
+    figure, axes = panels(len(shown), 1, 9.0, sum(heights) / len(heights))
+    axes[0].get_gridspec().set_height_ratios(heights)
     for axis, (measure, some) in zip(axes, shown.items(), strict=True):
         margin = MARGINS[measure]
         axis.axvspan(-margin, margin, color="#eeeeee")
@@ -68,5 +69,6 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
             )
         axis.set_yticks(range(len(some)), [row.text for row in some], fontsize=7)
         axis.set_ylim(len(some) - 0.5, -0.5)
+        axis.locator_params(axis="x", nbins=5)
         axis.set_xlabel(f"{TITLES[measure]} (right: the paper's values)", fontsize=8)
     save(figure, path)
