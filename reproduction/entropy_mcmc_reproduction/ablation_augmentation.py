@@ -14,7 +14,7 @@ def _label(method: str, augmented: bool, size: str) -> str:
 
 
 def jobs(size: str, place: Place) -> list[Job]:
-    """Both methods, both ways; the way of the main runs is the run that all ablations share."""
+    """Both methods, both ways."""
     made = []
     for method in ("sgld", "emcmc"):
         made += variant(size, place, method, method)

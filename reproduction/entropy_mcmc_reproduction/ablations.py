@@ -1,4 +1,4 @@
-"""What the ablations share: SGLD and EMCMC at half length, one thing changed at a time."""
+"""Runs of the first edition's last ablation: SGLD and EMCMC at half length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from entropy_mcmc_reproduction.scale import Scale, scale
 from entropy_mcmc_reproduction.text import number
 
 GROUP = "ablation"
-WHO = {"theta": "θ", "guide": "θ_a", "both": "θ and θ_a"}  # samples by role
 
 
 def variant(
@@ -23,28 +22,16 @@ def variant(
     place: Place,
     method: str,
     label: str,
-    *,
-    numbers: Mapping[str, float] | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """A method with other hyper-parameters or another config, for every seed.
-
-    Without a change the label must be the method's name: this is the run all ablations share. Where
-    the hyper-parameters are those that were tuned, its results are taken.
-    """
+    """A method with its tuned hyper-parameters and another config, for every seed."""
     chosen, tuned = _judged(scale(size)), search.tuned(scale(size), place)
-    own = {**tuned[method], **(numbers or {})}
-    if label != method and not changes and own == tuned[method]:
-        return [
-            Job(f"{GROUP}/{label}-{seed}", "tasks:same", {"of": run.name}, (run,))
-            for seed, run in zip(chosen.seeds, variant(size, place, method, method), strict=True)
-        ]
     return [
         job(
             method,
             seed,
             chosen,
-            own,
+            tuned[method],
             group=GROUP,
             label=label,
             part=chosen.ablation_part,
@@ -67,11 +54,11 @@ def scores(results: Results, label: str, *path: str) -> list[float]:
     return values(of(results, label, GROUP), *(path or ("test", "both", "nll")))
 
 
-def row(results: Results, first: str, label: str, who: str = "both") -> list[str]:
+def row(results: Results, first: str, label: str) -> list[str]:
     """Label, accuracy, NLL and ECE of a variant; dashes while it is missing."""
     if not scores(results, label):
         return [first, "–", "–", "–"]
-    found = {key: scores(results, label, "test", who, key) for key in ("accuracy", "nll", "ece")}
+    found = {key: scores(results, label, "test", "both", key) for key in ("accuracy", "nll", "ece")}
     return [
         first,
         number(found["accuracy"], 2, 100),

@@ -78,12 +78,6 @@ MODULES = {
     "ood": "ood",
     "calibration": "calibration",
     "ablation-augmentation": "ablation_augmentation",
-    "ablation-temperature": "ablation_temperature",
-    "ablation-gibbs": "ablation_gibbs",
-    "ablation-eta": "ablation_eta",
-    "ablation-schedule": "ablation_schedule",
-    "ablation-normalisation": "ablation_normalisation",
-    "ablation-burn-in": "ablation_burn_in",
     "fashion": "fashion",
     # By docs/protocol.md.
     "cifar": "study_items",

@@ -51,11 +51,6 @@ def sample(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     return result
 
 
-def same(settings: dict[str, Any], place: Place) -> dict[str, Any]:
-    """The result of the job `of`, which is the same run by another name."""
-    return result_of(place, settings["of"])
-
-
 def _start(name: str, place: Place) -> Path:
     """The folder of a finished job that did not diverge."""
     if diverged(result_of(place, name)):

@@ -9,8 +9,7 @@ import torch
 
 from entropy_mcmc.data import Batches, load
 from entropy_mcmc.run.methods import METHODS
-from entropy_mcmc_reproduction import cifar, pictures, pilot, search, tasks
-from entropy_mcmc_reproduction.ablation_temperature import TEMPERATURES
+from entropy_mcmc_reproduction import cifar, pictures, pilot, search
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.jobs import Place, ordered, pending
 from entropy_mcmc_reproduction.methods import ENTRIES, config, resolved
@@ -30,12 +29,6 @@ PICTURES = [
     "interpolation",
     "surface",
     "ablation-augmentation",
-    "ablation-temperature",
-    "ablation-gibbs",
-    "ablation-eta",
-    "ablation-schedule",
-    "ablation-normalisation",
-    "ablation-burn-in",
     "imagenet",
 ]
 WITHOUT_CLAIMS = ("pilot", "surface", "imagenet")
@@ -150,26 +143,6 @@ def test_the_paper_scale_is_the_papers(tmp_path):
     assert item("imagenet").unavailable("laptop", place)
 
 
-def test_a_variant_with_the_tuned_numbers_is_not_run_again(tmp_path):
-    place = tuned_place(tmp_path)
-    stored = json.loads(search.tuned_file(place).read_text())
-    stored["emcmc"]["numbers"]["temperature"] = 1e-3
-    search.tuned_file(place).write_text(json.dumps(stored))
-    made = {job.name: job for job in item("ablation-temperature").jobs("laptop", place)}
-    same = made.pop("ablation/emcmc-T1e-3-0")
-    (run,) = same.after
-    assert (same.task, same.settings, run.name) == (
-        "tasks:same",
-        {"of": run.name},
-        "ablation/emcmc-0",
-    )
-    assert run.settings["config"]["sampler"]["temperature"] == 1e-3
-    assert made["ablation/sgld-T1e-3-0"].task == "tasks:sample"
-    place.result_file(run.name).parent.mkdir(parents=True)
-    place.result_file(run.name).write_text(json.dumps({"settings": {}, "result": {"test": 1}}))
-    assert tasks.same(same.settings, place) == {"test": 1}
-
-
 def test_pictures_are_laid_out_for_convolutions_and_otherwise_unchanged():
     train, test = pictures.images("digits", rows=32, test_rows=8, side=16)
     plain = load("digits", split="train").take(32).inputs
@@ -177,31 +150,3 @@ def test_pictures_are_laid_out_for_convolutions_and_otherwise_unchanged():
     batch, _ = next(iter(Batches(train, 16, seed=0)))
     for found in (train.inputs, test.inputs, batch):
         assert found.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_temperatures_are_compared_by_claim_and_by_distance():
-    """Made-up runs: a point of accuracy for each decade of T, and ten points for EMCMC."""
-    results = {}
-    for method, gain in (("sgld", 0.0), ("emcmc", 0.1)):
-        for decade, t in enumerate(TEMPERATURES):
-            for seed in range(3):
-                accuracy = 0.5 + gain + 0.01 * decade + 0.0001 * seed * decade
-                spread = {"within": 10.0 ** (-decade / 2), "between": 4.0}
-                results[f"ablation/{method}-T{t}-{seed}"] = {
-                    "test": {"both": {"accuracy": accuracy, "nll": 1.0}},
-                    "diagnostics": {"roles": [{"weights": spread}]},
-                }
-    found = item("ablation-temperature").show(results, "laptop")
-    rows = {row[0]: row[1:] for row in found.rows}
-    assert rows["SGLD, distance within a cycle"][:3] == [
-        "1.000 ± 0.000",
-        "0.316 ± 0.000",
-        "0.100 ± 0.000",
-    ]
-    assert rows["EMCMC, accuracy %"][0] == "60.00 ± 0.00"
-    claims = {verdict.claim: verdict for verdict in found.verdicts}
-    for method in ("SGLD", "EMCMC"):
-        verdict = claims[f"{method} is more accurate at T = 1e-4 than at T = 1"]
-        assert verdict.measured.startswith("better by 4.040 ± 0.023 points")
-        assert verdict.decision == "holds"
-    assert len(found.verdicts) == len(TEMPERATURES) + 2
