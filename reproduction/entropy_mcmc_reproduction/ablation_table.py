@@ -41,7 +41,12 @@ def _temperatures() -> Study:
         (f"{m} is better at T = 1e-4 than at T = 1", f"{m.lower()}-T1e-4", f"{m.lower()}-T1")
         for m in _PAPER_T
     ]
-    note = "The paper's accuracies are with augmentation, ours without."
+    note = (
+        "The paper's accuracies are with augmentation, ours without. EMCMC has momentum and SGLD "
+        "cannot have it: the seven differences between them are one effect, seen at seven "
+        "temperatures, and not the guide's. SGHMC, which is SGLD with momentum, is level with "
+        "EMCMC on this task ([ingredients](tournament.md#what-each-ingredient-gives), no guide)."
+    )
     return Study("temperature", "appendix, temperature table", "T", variants, claims, note=note)
 
 
