@@ -71,7 +71,10 @@ def test_a_good_estimate_reads_well(recwarn):
     assert lines[0].startswith(f"local learning coefficient {coefficient.value:.4g} ± ")
     assert "a regular model of 2 parameters: 1" in lines[0]
     assert f"R-hat {coefficient.rhat:.3f}" in lines[1]
-    assert len(lines) == 3
+    a = 100 / math.log(100) * 0.5  # nβh: each weight sees half of the rows
+    for gamma in (0.5, 2, 8):  # the closed form of a quadratic, ½ Σ a/(a + γ)
+        assert f"{a / (a + gamma):.3g} ± 0 at γ = {gamma}" in lines[3]
+    assert len(lines) == 4
 
 
 @pytest.mark.parametrize(
