@@ -110,7 +110,7 @@ def is_kept(made: Settings, step: int, steps: int, count: int) -> bool:
 
 
 def _now(model: nn.Module, rows: Rows, step: int) -> Checkpoint:
-    return Checkpoint(vector(model).clone(), step + 1, nll(model, rows))
+    return Checkpoint(vector(model), step + 1, nll(model, rows))
 
 
 @torch.no_grad()

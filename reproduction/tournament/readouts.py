@@ -59,7 +59,7 @@ def refresh(model: nn.Module, x: Tensor, batch: int = 250) -> None:
 
 
 def vector(model: nn.Module) -> Tensor:
-    """All weights as one vector, whatever their memory layout."""
+    """A copy of all weights as one vector, whatever their memory layout."""
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
@@ -75,7 +75,7 @@ class Recorder:
         self.guides: list[np.ndarray] = []
         self.decay = 1 - 1 / max(1.0, settings.average * steps)
         self.point = settings.optimizer in ("sgd", "sghmc")
-        self.ema = vector(model).clone() if self.point else None
+        self.ema = vector(model) if self.point else None
         self.moments = Moments()
 
     def after(self, step: int, sampler: Optimizer) -> None:

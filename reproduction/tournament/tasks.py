@@ -57,7 +57,7 @@ def _mlp(inputs: int, outputs: int, width: int = 50) -> Callable[[], nn.Module]:
 
 
 def _channels_last(make: Callable[[], nn.Module]) -> nn.Module:
-    """A network whose convolutions take a third less time on a CPU than in the usual layout."""
+    """The network in the layout in which convolutions are faster on a CPU."""
     return make().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 

@@ -1,5 +1,7 @@
 """Trajectories against plain loops, their costs, and what methods share."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from tournament import own, readouts, schedule, trajectory
 from tournament.methods import METHODS, methods_of, trajectories
 from tournament.settings import Settings
+from tournament.tasks import TASKS
 from tournament.trajectory import batch, network, run
 
 
@@ -114,3 +117,19 @@ def test_batches_of_a_pass_hold_every_row_once(tiny):
     seen = torch.cat([batch(rows, 8, settings, step)[0] for step in range(9)])
     assert len(torch.unique(seen, dim=0)) == len(rows.x) == 72
     assert trajectory.loss_of(torch.ones(2, 1), torch.tensor([1.0, 3.0]), True) == 1.0
+
+
+def test_weights_go_through_a_vector_whatever_their_layout():
+    """`Recorder` keeps weights as vectors: of a channels-last network too, number for number."""
+    torch.manual_seed(0)
+    model = TASKS["fashion-cnn"].network().eval()
+    kernel = next(p for p in model.parameters() if p.ndim == 4 and p.shape[1] > 1)
+    assert not kernel.is_contiguous()
+    assert kernel.is_contiguous(memory_format=torch.channels_last)
+    usual = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
+    kept = readouts.vector(model)
+    assert torch.equal(kept, torch.nn.utils.parameters_to_vector(usual.parameters()))
+    other = TASKS["fashion-cnn"].network().eval()
+    torch.nn.utils.vector_to_parameters(kept, other.parameters())
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
