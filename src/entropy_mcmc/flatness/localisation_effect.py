@@ -51,18 +51,18 @@ class LocalisationEffect:
 
     def __str__(self) -> str:
         shown = ", ".join(
-            f"{value:.3g} \u00b1 {error:.2g} at \u03b3 = {gamma:.4g}"
+            f"{value:.3g} ± {error:.2g} at γ = {gamma:.4g}"
             for gamma, value, error in zip(
                 self.localisations, self.values, self.errors, strict=True
             )
         )
         reading = (
-            "\u03b3 decides: compare only at one \u03b3, not a count of directions"
+            "γ decides: compare only at one γ, not a count of directions"
             if self.decides
             else "mostly a count of directions"
         )
         return (
-            f"\u03b3 is a convention; by the curvatures alone: {shown}; sensitivity to \u03b3 "
+            f"γ is a convention; by the curvatures alone: {shown}; sensitivity to γ "
             f"{self.sensitivity:.2f} of 1 ({reading})"
         )
 

@@ -30,7 +30,7 @@ def table(records: Sequence[Record], sizes: Sizes) -> str:
         lines.append([label, *cells])
     note = (
         f"Smaller is flatter. Loss and Fisher: {sizes.data} training rows; the rest: a fixed "
-        f"{sizes.hessian} of them.\nBatch norm as stored with each sample. \u00b1: standard error "
+        f"{sizes.hessian} of them.\nBatch norm as stored with each sample. ±: standard error "
         "over the probes."
     )
     return "\n".join([aligned(lines), note, *_learning_notes(records, sizes)])
@@ -42,9 +42,7 @@ def _learning_notes(records: Sequence[Record], sizes: Sizes) -> list[str]:
         return []
     lines = []
     if any(r["learning_coefficient"] is not None for r in records):
-        lines.append(
-            f"Local learning coefficient: {sizes.data} training rows, \u00b1 over its draws."
-        )
+        lines.append(f"Local learning coefficient: {sizes.data} training rows, ± over its draws.")
     lines += _localisation_notes(records)
     return lines + [
         f"Learning coefficient of {r['name']}, not trustworthy: {r['learning_coefficient_warning']}"
@@ -59,16 +57,16 @@ def _localisation_notes(records: Sequence[Record]) -> list[str]:
     if not used:
         return []
     shown = ", ".join(f"{gamma:g}" for gamma in sorted(used))
-    lines = [f"Its localisation \u03b3 = {shown} is a convention: compare at one \u03b3 only."]
+    lines = [f"Its localisation γ = {shown} is a convention: compare at one γ only."]
     if any(r.get("learning_by_localisation") for r in records):
         lines.append(
-            "By curvatures: \u00bd \u03a3 a/(a+\u03b3) of the Hessian, without sampling. "
-            "Sensitivity: 0 for a count of directions, 1 for the Hessian's trace over \u03b3."
+            "By curvatures: ½ Σ a/(a+γ) of the Hessian, without sampling. "
+            "Sensitivity: 0 for a count of directions, 1 for the Hessian's trace over γ."
         )
     decided = [r["name"] for r in records if (r.get("learning_sensitivity") or 0) > DECIDES]
     if decided:
         lines.append(
-            f"\u03b3 decides the value of {', '.join(decided)}: do not read it as a number of "
+            f"γ decides the value of {', '.join(decided)}: do not read it as a number of "
             "directions."
         )
     return lines
@@ -79,15 +77,15 @@ def _localisation_lines(records: Sequence[Record]) -> list[tuple[str, list[str]]
     rows = [r.get("learning_by_localisation") for r in records]
     lines = [
         (f"  by curvatures, {name}", ["" if row is None else f"{row[i]:.4g}" for row in rows])
-        for i, name in enumerate(("\u03b3/4", "\u03b3", "4\u03b3"))
+        for i, name in enumerate(("γ/4", "γ", "4γ"))
     ]
     shown = [r.get("learning_sensitivity") for r in records]
     cells = ["" if value is None else f"{value:.2f}" for value in shown]
-    return [*lines, ("  sensitivity to \u03b3", cells)]
+    return [*lines, ("  sensitivity to γ", cells)]
 
 
 def _lines(records: Sequence[Record], sizes: Sizes) -> list[tuple[str, list[str]]]:
-    traces = [f"{r['trace']:.4g} \u00b1 {r['trace_error']:.2g}" for r in records]
+    traces = [f"{r['trace']:.4g} ± {r['trace_error']:.2g}" for r in records]
     learning = [_learning_cell(record) for record in records]
     lines = [
         ("training loss", _cells(records, "loss")),
@@ -110,7 +108,7 @@ def _learning_cell(record: Record) -> str:
     if value is None:
         return "failed" if record.get("learning_coefficient_warning") else ""
     mark = "?" if record.get("learning_coefficient_warning") else ""
-    return f"{value:.4g} \u00b1 {math.nan if error is None else error:.2g}{mark}"
+    return f"{value:.4g} ± {math.nan if error is None else error:.2g}{mark}"
 
 
 def _cells(records: Sequence[Record], name: str) -> list[str]:
