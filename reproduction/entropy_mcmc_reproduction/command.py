@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
         work=Path(options.work),
         data=options.data or os.environ.get("EMCMC_DATA"),
         show_only=options.show,
+        stored_only=options.stored,
     )
     return 0
 
@@ -55,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", help="data folder; else EMCMC_DATA")
     parser.add_argument("--workers", type=int, default=1, help="processes side by side")
     parser.add_argument("--show", action="store_true", help="show what is there, compute nothing")
+    parser.add_argument(
+        "--stored", action="store_true", help="measure what the store of runs has, train nothing"
+    )
     parser.add_argument("--page", metavar="FILE", help="write the page of all finished items")
     parser.add_argument("--headline", metavar="FILE", help="put the main table between its marks")
     return parser

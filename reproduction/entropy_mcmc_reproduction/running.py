@@ -14,6 +14,7 @@ from entropy_mcmc_reproduction.items import MODULES, Outcome, item, results
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, ordered, pending, read, run_all
 from entropy_mcmc_reproduction.methods import ENTRIES
 from entropy_mcmc_reproduction.scale import scale
+from entropy_mcmc_reproduction.stored_runs import is_made
 from entropy_mcmc_reproduction.text import UNDECIDED, markdown, show
 
 
@@ -25,8 +26,12 @@ def reproduce(
     work: Path,
     data: str | None = None,
     show_only: bool = False,
+    stored_only: bool = False,
 ) -> None:
     """Make items, `search` or `all` at a scale; with `show_only` from what is there.
+
+    With `stored_only` nothing is trained: runs that the tournament's store has are measured, and
+    the items are shown with them.
 
     The search comes first: it tunes the others. The jobs of all items are one list, so that a
     process that finds the rest of an item taken goes on with the next.
@@ -43,6 +48,10 @@ def reproduce(
         for name in [n for n, jobs in waiting.items() if show_only or not pending(jobs, place)]:
             _show(name, size, place, waiting.pop(name))
 
+    if stored_only:
+        made = [job for jobs in waiting.values() for job in jobs if is_made(job, place)]
+        run_all(made, place, _say)
+        show_only = True
     show_finished()
     run_all([job for jobs in waiting.values() for job in jobs], place, _say, show_finished)
     show_finished()
@@ -67,8 +76,10 @@ def _can_run(name: str, size: str, place: Place) -> bool:
 
 def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
     found = item(name)
+    made_of = provenance(jobs, place)
     outcome = _without(_diverged(jobs, place), found.show(results(jobs, place), size))
-    write(name, outcome, place, provenance(jobs, place))
+    outcome = _interim(outcome, made_of["runs"], made_of["wanted_runs"])
+    write(name, outcome, place, made_of)
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
 
 
@@ -85,6 +96,14 @@ def _without(lost: Sequence[str], outcome: Outcome) -> Outcome:
     note = f"Diverged, and left out above: {', '.join(lost)}. With this gap nothing is decided."
     verdicts = [replace(verdict, decision=UNDECIDED) for verdict in outcome.verdicts]
     return replace(outcome, verdicts=verdicts, notes=[*outcome.notes, note])
+
+
+def _interim(outcome: Outcome, runs: int, wanted: int) -> Outcome:
+    """An outcome that says so where runs are missing."""
+    if runs == wanted:
+        return outcome
+    note = f"Interim: {runs} of {wanted} runs. What is decided now can change with the rest."
+    return replace(outcome, notes=[*outcome.notes, note])
 
 
 def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:

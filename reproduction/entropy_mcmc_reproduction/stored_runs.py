@@ -1,21 +1,22 @@
 """Jobs whose runs are the tournament's: same tasks, same settings, same store.
 
 A run that the tournament has made already is read, not made again: point `EMCMC_RUNS` at its store.
+Without the store, its committed scores are read, which name the settings of their runs by a hash.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from entropy_mcmc_reproduction.jobs import Job, Place
-from tournament import own, trials
-from tournament.methods import Knobs, Method, answers, trajectories
-from tournament.scores import measures
+from tournament import leagues, methods, own, trials
+from tournament.methods import Knobs, Method, trajectories
 from tournament.settings import Settings
 from tournament.store import Store
 from tournament.tasks import TASKS, Task
@@ -57,44 +58,76 @@ def tuned_job(name: str, method: Method, task: str, seed: int, search: Search) -
 
 def measure(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Make what the store lacks, and measure it."""
-    method = Method(**{**settings["method"], "open": ()})
-    return _measured(method, settings, settings["knobs"], settings["share"], store_of(place))
+    return _measured(settings, place)
 
 
 def tuned(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Make the trials that the store lacks, then measure the settings that they choose."""
+    result = _measured(settings, place)
+    return {**result, "knobs": dict(_runs(settings, store_of(place)).knobs or {})}
+
+
+def is_made(job: Job, place: Place) -> bool:
+    """Whether a job needs no training: the store has all its runs, or they have been scored."""
+    if not job.task.startswith("stored_runs:"):
+        return False
+    store = store_of(place)
+    runs = _runs(job.settings, store)
+    if runs.knobs is None:
+        return False
+    return not store.missing(runs.wanted) or scores_of(runs, job.settings, place) is not None
+
+
+class Runs(NamedTuple):
+    """The runs of a job: of its trials while these have not chosen its settings, then its own."""
+
+    method: Method
+    knobs: Knobs | None
+    wanted: list[Settings]
+
+
+def _runs(settings: Mapping[str, Any], store: Store) -> Runs:
     method = Method(**{**settings["method"], "open": tuple(settings["method"]["open"])})
-    search = Search(**{**settings["search"], "lengths": tuple(settings["search"]["lengths"])})
-    task, store = TASKS[settings["task"]], store_of(place)
-    base = own.knobs(method, task)
-    while (found := trials.chosen(method, task, base, store, search))[0] is None:
-        for run in found[1]:
-            _made(run, store)
-    knobs: Knobs = found[0]
-    return {**_measured(method, settings, knobs, search.budget, store), "knobs": dict(knobs)}
-
-
-def _measured(
-    method: Method,
-    settings: Mapping[str, Any],
-    knobs: Mapping[str, Any],
-    share: float,
-    store: Store,
-) -> dict[str, Any]:
     task: Task = TASKS[settings["task"]]
-    runs = trajectories(method, task, settings["seed"], knobs, share)
-    for run in runs:
-        _made(run, store)
-    scores = answers(method, runs, store)
-    if scores is None:
+    if "knobs" in settings:
+        knobs, share = settings["knobs"], settings["share"]
+    else:
+        search = Search(**{**settings["search"], "lengths": tuple(settings["search"]["lengths"])})
+        share = search.budget
+        knobs, trial_runs = trials.chosen(method, task, own.knobs(method, task), store, search)
+        if knobs is None:
+            return Runs(method, None, trial_runs)
+    return Runs(method, knobs, trajectories(method, task, settings["seed"], knobs, share))
+
+
+def _measured(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    store = store_of(place)
+    runs = _runs(settings, store)
+    while runs.knobs is None:
+        for run in runs.wanted:
+            _made(run, store)
+        runs = _runs(settings, store)
+    known = scores_of(runs, settings, place) if store.missing(runs.wanted) else None
+    if known is None:
+        for run in runs.wanted:
+            _made(run, store)
+        known = leagues.scored(runs.method, runs.wanted, store)
+    if known["diverged"]:
         return {"diverged": "a weight or an output stopped being finite"}
-    records = [store.read(run).record for run in runs]
-    return {
-        "measures": measures(scores),
-        "cost": sum(record["cost"] for record in records),
-        "train_loss": records[0]["train_loss"],
-        "runs": [run.key for run in runs],
-    }
+    return {name: known[name] for name in ("measures", "cost", "train_loss", "runs")}
+
+
+def scores_of(runs: Runs, settings: Mapping[str, Any], place: Place) -> dict[str, Any] | None:
+    """What the tournament has committed of these runs, read off in the same way; else None."""
+    method = methods.METHODS.get(runs.method.name)
+    if method is None or replace(method, open=()) != replace(runs.method, open=()):
+        return None
+    folder = place.results.parent / "tournament" / "own"
+    file = leagues.score_file(folder, settings["task"], method, settings["seed"])
+    if not file.exists():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found if found["runs"] == [run.key for run in runs.wanted] else None
 
 
 def _made(run: Settings, store: Store) -> None:

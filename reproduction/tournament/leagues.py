@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tournament import own, trials
 from tournament.methods import Knobs, Method, answers, methods_of, trajectories
@@ -59,13 +60,18 @@ def score(league: str, task: Task, store: Store, results: Path) -> int:
             if store.missing(runs):
                 continue
             record = scored(method, runs, store) | {"knobs": dict(knobs or {}), "seed": seed}
-            name = method.name.replace(" ", "-").replace("×", "x")
-            write_json(results / league / task.name / f"{name}-{seed}.json", record)
+            write_json(score_file(results / league, task.name, method, seed), record)
             count += 1
     return count
 
 
-def scored(method: Method, runs: list[Settings], store: Store) -> dict[str, object]:
+def score_file(folder: Path, task: str, method: Method, seed: int) -> Path:
+    """Where the scores of a method's run are, in the folder of a league."""
+    name = method.name.replace(" ", "-").replace("×", "x")
+    return folder / task / f"{name}-{seed}.json"
+
+
+def scored(method: Method, runs: list[Settings], store: Store) -> dict[str, Any]:
     """Measures, cost and time of a method's finished run."""
     answered = answers(method, runs, store)
     records = [store.read(settings).record for settings in runs]

@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +18,10 @@ from entropy_mcmc_reproduction.running import reproduce
 from entropy_mcmc_reproduction.seeds import by_seed, paired
 from entropy_mcmc_reproduction.study_items import STUDIES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from tournament.methods import METHODS
 from tournament.settings import Settings
 
+EMCMC = METHODS["EMCMC"]
 SECOND = [name for name in MODULES if item(name).second_edition]
 
 
@@ -63,6 +67,58 @@ def test_the_tournaments_runs_are_read_not_made_again(base, tmp_path, monkeypatc
     monkeypatch.setenv("EMCMC_RUNS", str(base / "work" / "smoke" / "store"))
     monkeypatch.setattr(stored_runs.Store, "make", None)  # to call it would fail
     assert make("gibbs", tmp_path)["rows"] == whole["rows"]
+
+
+@pytest.mark.parametrize("name", ["gibbs", "cifar-tuned"])
+def test_with_stored_only_what_the_store_has_is_shown_and_nothing_trained(
+    name, base, tmp_path, monkeypatch
+):
+    make(name, base)
+    runs = base / "results" / "smoke" / "runs" / STUDIES[name].group
+    lost = sorted(runs.glob("*-1.json"))[0]
+    store = tmp_path / "store"
+    shutil.copytree(base / "work" / "smoke" / "store", store)
+    (store / f"{json.loads(lost.read_text())['result']['runs'][0]}.json").unlink()
+    monkeypatch.setenv("EMCMC_RUNS", str(store))
+    monkeypatch.setattr(stored_runs.Store, "make", None)  # to call it would fail
+    places = {"results": tmp_path / "results", "work": tmp_path / "work"}
+    reproduce([name, "smoothing"], "smoke", **places, stored_only=True)
+    made = {file.name for file in (tmp_path / "results").rglob(f"runs/{STUDIES[name].group}/*")}
+    wanted = {job.name.split("/")[1] + ".json" for job in item(name).jobs("smoke", Place(0, 0))}
+    assert made == wanted - {lost.name}
+    items = tmp_path / "results" / "smoke" / "items"
+    found = json.loads((items / f"{name}.json").read_text())
+    assert (found["runs"], found["wanted_runs"]) == (len(wanted) - 1, len(wanted))
+
+
+def test_committed_scores_stand_for_their_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_runs.Store, "make", None)  # to call it would fail
+    place = Place(tmp_path / "results" / "smoke", tmp_path / "work")
+    job = next(job for job in item("fashion-mlp").jobs("smoke", place) if "/EMCMC-1" in job.name)
+    runs = [run.key for run in stored_runs._runs(job.settings, stored_runs.store_of(place)).wanted]
+    record = {"measures": {"nll": 0.5}, "cost": 3.0, "train_loss": 0.1, "runs": runs}
+    file = tmp_path / "results" / "tournament" / "own" / "digits" / "EMCMC-1.json"
+    file.parent.mkdir(parents=True)
+    assert not stored_runs.is_made(job, place)
+    file.write_text(json.dumps({**record, "diverged": False, "knobs": {}, "seed": 1}))
+    assert stored_runs.is_made(job, place)
+    assert stored_runs.measure(job.settings, place) == record
+    file.write_text(json.dumps({**record, "diverged": True}))
+    assert "finite" in stored_runs.measure(job.settings, place)["diverged"]
+
+
+@pytest.mark.parametrize("changes", [{"kept": 4}, {"readout": "both"}])
+def test_committed_scores_do_not_stand_for_another_readout(changes, tmp_path):
+    place = Place(tmp_path / "results" / "smoke", tmp_path / "work")
+    made = [stored_runs.job("x", m, "digits", 0) for m in (EMCMC, replace(EMCMC, **changes))]
+    runs = [stored_runs._runs(job.settings, stored_runs.store_of(place)) for job in made]
+    assert runs[0].wanted == runs[1].wanted  # the same trajectory, read off in two ways
+    file = tmp_path / "results" / "tournament" / "own" / "digits" / "EMCMC-0.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"runs": [run.key for run in runs[0].wanted]}))
+    assert [stored_runs.is_made(job, place) for job in made] == [True, False]
+    file.write_text(json.dumps({"runs": ["another"]}))
+    assert not stored_runs.is_made(made[0], place)
 
 
 def test_tuned_seeds_share_their_trials_and_settings(base):
