@@ -31,19 +31,6 @@ def test_python_blocks_run_twice_in_one_folder(tmp_path, monkeypatch):
         assert metrics.accuracy(names["probs"], names["test"].targets) > 0.9
 
 
-def test_every_method_that_is_ahead_in_the_table_is_named():
-    """The sentence under the headline table agrees with its numbers."""
-    table = README.split("<!-- headline")[1].split("<!-- end of headline")[0]
-    rows = re.findall(r"^\| ([\w -]+) \| \d+ \| [\d.]+ ± [\d.]+ \| ([\d.]+) ±", table, re.M)
-    nll = {name: float(value) for name, value in rows}
-    ahead = {name for name, value in nll.items() if value < nll["EMCMC"]}
-    text = " ".join(README.split())
-    sentence = re.search(r"SGLD and Entropy-SGLD; (.*?) are ahead of it", text)[1]
-    names = {"Deep ensemble" if part == "the deep ensemble" else part
-             for part in re.split(r", | and ", sentence)}  # fmt: skip
-    assert names == ahead
-
-
 def test_commands_are_make_targets():
     commands = re.findall(r"^make (\w+)", "".join(blocks("sh")), flags=re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text()

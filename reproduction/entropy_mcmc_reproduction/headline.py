@@ -1,7 +1,8 @@
-"""The headline table of the README, from the outcomes of two items: never typed by hand."""
+"""The reproduction's part of the README, from the outcomes of items: never typed by hand."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,17 @@ from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.page import DECISIONS, outcomes
+from entropy_mcmc_reproduction.picture_table import BETTER
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
-COLUMNS = ("method", "samples", "accuracy %", "NLL", "training NLL", "ECE %")
+ITEMS = ("cifar", "fashion-mlp", "fashion-cnn")  # comparisons of methods on pictures
+WORDS = {
+    HOLDS: "better than {}",
+    ALIKE: "alike within 0.01 nats: {}",
+    FAILS: "worse than {}",
+    UNDECIDED: "not decided: {}",
+}
 
 
 def write(path: Path, results: Path, size: str) -> None:
@@ -30,34 +39,52 @@ def placed(text: str, results: Path, size: str) -> str:
         )
     head, rest = text.split(MARKS[0])
     tail = rest.split(MARKS[1])[1]
-    return f"{head}{MARKS[0]}\n{table(outcomes(results, size))}\n{MARKS[1]}{tail}"
+    return f"{head}{MARKS[0]}\n{part(outcomes(results, size))}\n{MARKS[1]}{tail}"
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
-    """Every method: how good, how calibrated, and how it detects OOD data; then the budget.
+def part(found: dict[str, dict[str, Any]]) -> str:
+    """What was decided on each set of pictures, the folded tables, and how many claims hold.
 
-    >>> print(table({}))
+    >>> print(part({}))
     No result has been committed yet.
     """
-    if "classification" not in found:
+    shown = {name: found[name] for name in ITEMS if name in found}
+    if not shown:
         return "No result has been committed yet."
-    main = _by_method(found["classification"])
-    detection = _by_method(found["ood"]) if "ood" in found else {}
-    columns = [*COLUMNS, *(["AUROC of SVHN %"] if detection else [])]
+    lines = [
+        textwrap.fill(f"- {item(name).title}: {decided(outcome)}", 120, subsequent_indent="  ")
+        for name, outcome in shown.items()
+    ]
+    tables = "\n\n".join(_table(name, outcome) for name, outcome in shown.items())
+    folded = f"<details><summary>Tables</summary>\n\n{tables}\n\n</details>"
+    return "\n".join([*lines, "", folded, "", *_claims(found)])
+
+
+def decided(outcome: dict[str, Any]) -> str:
+    """Which rivals have a worse, the same or a better NLL, in words."""
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for verdict in outcome["verdicts"]:
+        if verdict["measure"] == "nll":
+            ours, rival = verdict["claim"].split(BETTER)
+            kinds.setdefault(ours, {}).setdefault(verdict["decision"], []).append(rival)
+    sentences = []
+    for ours, rivals in kinds.items():
+        parts = [
+            said.format(", ".join(rivals[kind])) for kind, said in WORDS.items() if kind in rivals
+        ]
+        sentences.append(f"**{ours}** {'; '.join(parts)}.")
+    done, wanted = outcome["runs"], outcome["wanted_runs"]
+    if done < wanted:
+        sentences.append(f"Interim: {done} of {wanted} runs.")
+    return " ".join(sentences)
+
+
+def _table(name: str, outcome: dict[str, Any]) -> str:
+    columns, rows = outcome["columns"], outcome["rows"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    for method, row in main.items():
-        cells = [row[column] for column in COLUMNS]
-        if detection:
-            cells.append(detection[method]["AUROC %"] if method in detection else "–")
-        lines.append(f"| {' | '.join(cells)} |")
-    notes = " ".join(found["classification"]["notes"][:2])
-    return "\n".join([OLD, "", *lines, "", notes, "", *_claims(found)])
-
-
-OLD = (
-    "First edition, old protocol: its faults and the runs that replace it are in "
-    "[docs/protocol.md](docs/protocol.md)."
-)
+    lines += [f"| {' | '.join(cells)} |" for cells in rows]
+    about = outcome["notes"][0].replace("](", "](docs/")
+    return "\n".join([f"**{item(name).title}.** {about}", "", *lines])
 
 
 def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -70,14 +97,3 @@ def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
         if some:
             lines.append(f"Claims of the {edition} edition, the paper's and ours — {counts}.")
     return lines
-
-
-def _by_method(outcome: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The first row of each method, by the names of the columns; of equal names the first."""
-    rows: dict[str, dict[str, str]] = {}
-    for cells in outcome["rows"]:
-        row: dict[str, str] = {}
-        for column, cell in zip(outcome["columns"], cells, strict=True):
-            row.setdefault(column, cell)
-        rows.setdefault(row["method"], row)
-    return rows

@@ -27,6 +27,11 @@ the **second edition** follow the [protocol](protocol.md), which was written bef
 Items of the first edition rest on the old one, whose faults the protocol lists: read their verdicts
 as "with that set-up". They go when their runs by the new protocol exist."""
 
+_READING = """\
+A dot is the mean gain of the claim's first method over its second, the line its 95 % interval over
+seeds; within the grey margin (0.01 nats) two methods are alike. Decided are claims whose p value is
+below 0.05 after Holm's correction within the item. "Interim" in an item: runs are missing."""
+
 _COMMANDS = """\
 ## Commands
 
@@ -36,6 +41,7 @@ export EMCMC_DATA=...                    # folder of the data sets
 export EMCMC_RUNS=...                    # store of runs, shared with the tournament
 emcmc reproduce --list                   # the items
 emcmc reproduce regression --scale {size}   # interrupted, the same command goes on
+emcmc reproduce cifar --stored           # what the tournament has of it; trains nothing
 emcmc reproduce search --scale {size}    # first edition: tunes every method
 emcmc reproduce all --scale {size}
 emcmc reproduce classification --scale paper   # the paper's own setting, for GPUs
@@ -103,8 +109,9 @@ def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
     picture = ""
     if effects.rows(found):
         picture = f"![Effects with intervals]({PICTURES.as_posix()}/{effects.FIGURE}.png)\n\n"
+        picture += f"{_READING}\n\n"
     head = "## Second edition: what was decided in NLL\n\n"
-    return f"{head}{picture}" + "\n".join(lines)
+    return f"{head}{picture}{_folded(chr(10).join(lines), 'Every claim in words')}"
 
 
 def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
@@ -191,10 +198,10 @@ def _section(name: str, each: Item, found: dict[str, Any] | None, size: str, pla
     return f"{head} {made}\n\n{_folded(text)}"
 
 
-def _folded(text: str) -> str:
+def _folded(text: str, title: str = "Table, figures and verdicts") -> str:
     """Behind a line that opens it."""
     indented = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
-    return f'??? note "Table, figures and verdicts"\n\n{indented}'
+    return f'??? note "{title}"\n\n{indented}'
 
 
 def _nothing(path: Path) -> None:

@@ -38,6 +38,7 @@ RIVALS: dict[str, Sequence[str]] = {  # the ensemble also against one chain, at 
 }
 # The paper's NLL on CIFAR-10 (Table 1a: ResNet-18, all pictures, 200 passes).
 PAPER_NLL = {"SGD": "0.162 against 0.205", "SGLD": "0.162 against 0.167"}
+BETTER = " is better than "
 MEASURES = ("nll", "ece", "accuracy", "auroc")
 _TUNED = (
     "Every method tuned alike, its stopping point (half or all of the budget) included: 16 "
@@ -62,7 +63,7 @@ def _study(
     search: Search | None = None,
 ) -> Study:
     claims = [
-        (f"{ours} is better than {rival}", slug(ours), slug(rival))
+        (f"{ours}{BETTER}{rival}", slug(ours), slug(rival))
         for ours, rivals in RIVALS.items()
         for rival in rivals
         if ours in methods and rival in methods

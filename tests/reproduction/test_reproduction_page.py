@@ -11,6 +11,7 @@ from entropy_mcmc_reproduction import headline, page
 from entropy_mcmc_reproduction.items import MODULES, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place, ordered, pending
 from entropy_mcmc_reproduction.running import write
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,32 +36,35 @@ def test_committed_results_are_those_of_todays_jobs(tmp_path):
     assert pending(ordered(jobs), place) == []
 
 
-def test_the_headline_joins_two_items_by_method(tmp_path):
-    columns = [
-        "data",
-        "method",
-        "samples",
-        "accuracy %",
-        "NLL",
-        "ECE %",
-        "training NLL",
-        "last",
-        "NLL",
-    ]
-    cells = ["cifar10", "SGD", "1", "55 ± 1", "1.2", "9", "0.5", "54", "1.3"]
+def claim(rival, decision, measure="nll", ours="EMCMC"):
+    return Verdict(f"{ours} is better than {rival}", "by 0.1", decision, measure, [0.1, 0.0, 0.2])
+
+
+def test_the_headline_says_what_was_decided_in_nll(tmp_path):
     place = Place(tmp_path / "results" / "laptop", tmp_path)
-    claims = [Verdict("it rains", "3 mm", "holds"), Verdict("it snows", "0 mm", "does not hold")]
-    write("classification", Outcome(columns, [cells], claims, notes=["Equal budget."]), place, {})
-    columns = ["data", "OOD set", "method", "AUROC %", "AUPR %", "FPR95 %"]
-    write("ood", Outcome(columns, [["cifar10", "svhn", "SGD", "80", "1", "2"]], []), place, {})
+    claims = [
+        claim("SGD", HOLDS),
+        claim("SWA", FAILS),
+        claim("SAM", HOLDS),
+        claim("IVON", UNDECIDED),
+        claim("SWA", HOLDS, "ece"),
+        claim("ensemble 4", ALIKE, ours="EMCMC ×4"),
+    ]
+    outcome = Outcome(["method", "NLL"], [["SGD", "1.2"]], claims, notes=["[rules](comparison.md)"])
+    write("cifar", outcome, place, {"runs": 2, "wanted_runs": 3})
     page_file = tmp_path / "page.md"
     page_file.write_text(f"before\n{headline.MARKS[0]}\nold\n{headline.MARKS[1]}\nafter\n")
     command = ["reproduce", "--headline", str(page_file), "--results", str(tmp_path / "results")]
     assert main(command) == 0
     text = page_file.read_text(encoding="utf-8")
-    assert "| SGD | 1 | 55 ± 1 | 1.2 | 0.5 | 9 | 80 |\n\nEqual budget.\n" in text
-    assert "holds: 1, alike within the margin: 0, does not hold: 1, not decided" in text
-    assert text.count("Claims of the") == 1  # there is nothing of the second edition yet
+    assert (
+        "- CIFAR-10, 3,000 pictures, ResNet-8: **EMCMC** better than SGD, SAM; worse than SWA; "
+        "not decided: IVON. **EMCMC ×4** alike within 0.01 nats: ensemble 4. Interim: 2 of 3 runs."
+    ) in " ".join(text.split())
+    assert "| method | NLL |\n|---|---|\n| SGD | 1.2 |\n" in text
+    assert "[rules](docs/comparison.md)" in text
+    assert "holds: 3, alike within the margin: 1, does not hold: 1, not decided" in text
+    assert text.count("Claims of the") == 1  # there is nothing of the first edition
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "\nold" not in text

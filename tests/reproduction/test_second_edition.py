@@ -258,12 +258,38 @@ def test_runs_of_the_tournament_keep_their_keys():
         Settings("digits", 0, "sgd", 48, 0.1, decay="cyclic")
 
 
+def effects_of(**gains):
+    """Outcomes of items with a verdict for each (claim, gain)."""
+    shared = {"measured": "", "measure": "nll", "decision": HOLDS, "paper": "1.5 against 2"}
+    return {
+        name.replace("_", "-"): {
+            "verdicts": [
+                {**shared, "claim": claim, "effect": [gain, gain - 0.1, gain + 0.1]}
+                for claim, gain in some
+            ]
+        }
+        for name, some in gains.items()
+    }
+
+
 def test_the_picture_of_effects(tmp_path):
-    effect = {"measure": "nll", "effect": [0.1, 0.05, 0.15], "paper": "1 against 2"}
-    verdict = {"claim": "it is better", "measured": "", "decision": HOLDS, **effect}
-    found = {"gibbs": {"verdicts": [verdict, {**verdict, "effect": None}]}}
-    assert len(effects.rows(found)) == 1
+    rivals = [("EMCMC is better than SGHMC", 0.1), ("EMCMC is better than SGD", 0.2)]
+    found = effects_of(gibbs=[("it is better", 0.1)], cifar=rivals, fashion_mlp=rivals[1:])
+    found["gibbs"]["verdicts"].append({**found["gibbs"]["verdicts"][0], "effect": None})
+    assert len(effects.rows(found)) == 4
     effects.draw_all(found, tmp_path)
     assert (tmp_path / "effects.png").stat().st_size > 2_000
     effects.draw_all({}, tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_the_picture_lists_rivals_in_the_order_of_the_tables():
+    found = effects_of(cifar=[("EMCMC is better than SGHMC", 0.1), ("EMCMC is better than SGD", 0)])
+    texts = effects._texts(["cifar"], {"cifar": effects.rows(found)})
+    assert texts == ["EMCMC is better than SGD", "EMCMC is better than SGHMC"]
+
+
+def test_of_an_item_with_many_claims_the_picture_has_the_outer_two():
+    some = effects.rows(effects_of(eta=[("a", 0.1), ("b", 0.3), ("c", -0.2)]))
+    assert [row.text for row in effects.outer(some)] == ["b", "c"]
+    assert [row.text for row in effects.outer(some[:2])] == ["a", "b"]
