@@ -44,7 +44,10 @@ def named(results: Path, part: str) -> dict[str, Path]:
 
 def ingredients(results: Path) -> str:
     """A table: NLL of EMCMC with one thing changed minus that of EMCMC, paired over seeds."""
-    files = {task: by_seed(file) for task, file in named(results, "ingredients-").items()}
+    files = {
+        task: {**by_seed(file), **replicas(results.parent / "replicas" / task)}
+        for task, file in named(results, "ingredients-").items()
+    }
     if not files:
         return ""
     names = list(dict.fromkeys(name for groups in files.values() for name in groups))
@@ -56,10 +59,19 @@ def ingredients(results: Path) -> str:
     ]
     words = (
         "NLL of EMCMC by its recipe, then with one thing changed: the difference to the first row, "
-        "paired over seeds, with its 95 % interval. Above 0 the ingredient helps; bold where the "
+        "paired over seeds, with its 95 % interval. Above 0 what was taken away helps (of the prior: "
+        "against a weight decay copied from a large data set), below 0 what was put in does: four "
+        "chains or replicas, with the same number of gradients as one chain. Bold where the "
         "interval excludes 0, without a correction for their number.\n\n"
     )
     return f"## What each ingredient gives\n\n{words}" + markdown(["", *files], [full, *lines])
+
+
+def replicas(folder: Path, measure: str = "nll") -> dict[str, dict[int, float]]:
+    """The same of four replicas at equal gradients, by benchmarks/replicas.py."""
+    cells = [json.loads(file.read_text()) for file in sorted(folder.glob("y4-[0-9]*.json"))]
+    found = {cell["seed"]: cell["scores"]["samples"][measure] for cell in cells}
+    return {"four replicas": found} if found else {}
 
 
 def by_seed(file: Path, measure: str = "nll") -> dict[str, dict[int, float]]:

@@ -34,3 +34,18 @@ def test_all_three_parts(tmp_path):
     assert "no guide" not in text  # it diverged
     assert "6.5 (5.0 to 8.0)" in text
     assert (tmp_path / "pictures" / "tournament-budget.png").stat().st_size > 1000
+
+
+def test_replicas_are_an_ingredient(tmp_path):
+    tournament, cells = tmp_path / "tournament", tmp_path / "replicas" / "digits"
+    tournament.mkdir()
+    cells.mkdir(parents=True)
+    rows = [{"key": ["EMCMC", s], "measures": {"nll": nll}} for s, nll in ((0, 0.3), (1, 0.1))]
+    (tournament / "ingredients-digits.json").write_text(json.dumps({"rows": rows}))
+    assert "four replicas" not in page_extra.ingredients(tournament)
+    for seed, nll in ((1, 0.2), (0, 0.4)):
+        cell = {"seed": seed, "scores": {"samples": {"nll": nll}, "guide": {"nll": 9}}}
+        (cells / f"y4-{seed}.json").write_text(json.dumps(cell))
+        (cells / f"y4-coupled-always-{seed}.json").write_text("another method")
+    row = "| four replicas | **+0.1000 (+0.1000 to +0.1000)** |"
+    assert row in page_extra.ingredients(tournament)
