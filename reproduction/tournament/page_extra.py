@@ -59,10 +59,10 @@ def ingredients(results: Path) -> str:
     ]
     words = (
         "NLL of EMCMC by its recipe, then with one thing changed: the difference to the first row, "
-        "paired over seeds, with its 95 % interval. Above 0 what was taken away helps (of the prior: "
-        "against a weight decay copied from a large data set), below 0 what was put in does: four "
-        "chains or replicas, with the same number of gradients as one chain. Bold where the "
-        "interval excludes 0, without a correction for their number.\n\n"
+        "paired over seeds, with its 95 % interval. Above 0 what was taken away helps (the "
+        "prior: against a weight decay copied from a large data set), below 0 what was put in "
+        "does: four chains or replicas, with the same number of gradients as one chain. Bold "
+        "where the interval excludes 0, without a correction for their number.\n\n"
     )
     return f"## What each ingredient gives\n\n{words}" + markdown(["", *files], [full, *lines])
 
