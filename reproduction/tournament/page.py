@@ -12,6 +12,7 @@ from tournament.leagues import LEAGUES, tasks_of
 from tournament.methods import METHODS
 from tournament.scores import LOWER_IS_BETTER
 from tournament.tasks import TASKS
+from tournament.trials import near_end
 
 TITLES = {
     "own": "No trials: every method by its own recipe",
@@ -39,6 +40,7 @@ def write(root: Path, folder: Path) -> None:
             parts.append(f"![NLL of every method minus SGD's](pictures/tournament-{league}.png)\n")
             picture(results, root / "docs" / "pictures" / f"tournament-{league}.png")
             parts += [section(half, results) for half in ("confirmation", "development")]
+            parts += [chosen(results)] if league == "trials" else []
     parts.append(not_run(folder))
     parts.append(page_extra.sections(folder, root / "docs" / "pictures"))
     parts.append(page_auto.section(folder, ALL))
@@ -76,6 +78,23 @@ def section(half: str, results: table.Results) -> str:
         both += ["after temperature scaling\n", table.means(part, f"{measure}-scaled")]
         text.append(folded(f"{measure} of every method", both))
     return "\n".join(part for part in text if part)
+
+
+def chosen(results: table.Results) -> str:
+    """The settings that the trials chose, and how many of them lie near the end of a range."""
+    rows, near, count = [], 0, 0
+    for name in [name for name in table.names(results) if name in METHODS]:
+        method, cells = METHODS[name], []
+        for methods in results.values():
+            knobs = next(iter(methods.get(name, {}).values()), {}).get("knobs", {})
+            values = [knobs[knob] for knob in method.open if knob in knobs]
+            near += sum(near_end(method, k, knobs[k]) for k in method.open if k in knobs)
+            count += len(values)
+            cells.append(", ".join(f"{value:.2g}" for value in values) or "–")
+        rows.append([name, ", ".join(method.open), *cells])
+    head = ["method", "settings", *results]
+    said = f"Within a tenth of the end of a range: {near} of {count}.\n"
+    return folded("Settings that the trials chose", [table.markdown(head, rows), said])
 
 
 def folded(title: str, parts: Sequence[str]) -> str:

@@ -115,6 +115,21 @@ def test_every_second_setting_stops_at_half_and_a_chosen_one_stays_there(tiny, t
     assert trajectories(METHODS["ensemble 2"], task, 0, found[1])[1].passes == 2.0
 
 
+def test_the_page_shows_what_the_trials_chose():
+    def record(**knobs):
+        return {0: {"knobs": knobs}}
+
+    at_the_end = record(lr=0.011, prior_variance=0.2, momentum=0.9)
+    results = {
+        "digits": {"SGD": at_the_end, "AdamW": record(lr=1e-3, weight_decay=0.01)},
+        "wine-red": {"SGD": record(lr=0.05, prior_variance=0.25)},
+    }
+    text = page.chosen(results)
+    assert "| SGD | lr, prior_variance | 0.011, 0.2 | 0.05, 0.25 |" in text
+    assert "| AdamW | lr, weight_decay | 0.001, 0.01 | – |" in text
+    assert "Within a tenth of the end of a range: 1 of 6." in text
+
+
 def test_tables_and_page(tiny, few, tmp_path, monkeypatch):
     tasks, store = [tiny["tiny"], tiny["tiny-bn"]], Store(tmp_path / "store")
     monkeypatch.setattr(page, "TASKS", tiny)
