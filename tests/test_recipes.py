@@ -32,6 +32,17 @@ def test_every_value_has_a_reason(recipe):
     assert len(str(made).splitlines()) == 1 + len(SHOWN)
 
 
+def test_a_wide_linear_layer_is_warmed_up():
+    wide, narrow = torch.nn.Linear(1001, 2), torch.nn.Linear(1000, 2)
+    convolution = torch.nn.Conv2d(512, 8, 3)  # 4,608 inputs, but normalised as a rule
+    made = [from_scratch(m, 1000, 50, passes=40).warm_up for m in (wide, narrow, convolution)]
+    assert made == [0.05, 0.0, 0.0]
+    assert "1001 inputs" in str(from_scratch(wide, 1000, 50, passes=40))
+    assert from_trained(wide, 1000, 50, passes=40).warm_up == 0.0
+    wide.requires_grad_(False)
+    assert from_scratch(wide, 1000, 50, passes=40).warm_up == 0.0
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda f: f.__name__)
 def test_sampler_and_schedule_accept_it(recipe):
     model = network()

@@ -65,16 +65,19 @@ def make_sampler(*lrs):
     return SGLD(groups, lr=0.1, num_data=10, seed=0)
 
 
-def naive(total, cycles, burn_in, samples):
+def naive(total, cycles, burn_in, samples, warm_up=0.0):
     """Rows (lr factor, noise, due) written straight from the definition in `Cyclical`."""
-    rows = []
+    rows, rise = [], math.ceil(warm_up * (total // cycles))
     for k in range(cycles):
         start, end = k * total // cycles, (k + 1) * total // cycles
         n = end - start
         first = math.ceil(burn_in * n)
         due = {first - 1 + i * (n - first) // samples for i in range(1, samples + 1)}
         for j in range(n):
-            rows.append(((1 + math.cos(math.pi * j / n)) / 2, j >= first, j in due))
+            factor = (1 + math.cos(math.pi * j / n)) / 2
+            if k == 0 and j < rise:
+                factor *= (j + 1) / rise
+            rows.append((factor, j >= first, j in due))
     return rows
 
 
@@ -83,11 +86,12 @@ def naive(total, cycles, burn_in, samples):
     cycles=st.integers(1, 9),
     burn_in=st.sampled_from([0.0, 0.25, 0.5, 0.8, 0.9]),
     samples=st.integers(1, 5),
+    warm_up=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
 )
-def test_cyclical_equals_the_definition(total, cycles, burn_in, samples):
+def test_cyclical_equals_the_definition(total, cycles, burn_in, samples, warm_up):
     sampler = make_sampler()
     try:
-        cycle = schedules.Cyclical(sampler, total, cycles, burn_in, samples)
+        cycle = schedules.Cyclical(sampler, total, cycles, burn_in, samples, warm_up=warm_up)
     except ConfigError:
         lengths = [(k + 1) * total // cycles - k * total // cycles for k in range(cycles)]
         assert min(n - math.ceil(burn_in * n) for n in lengths) < samples
@@ -96,7 +100,7 @@ def test_cyclical_equals_the_definition(total, cycles, burn_in, samples):
     for _ in range(total):
         lr, noise = group["lr"], group["noise"]
         rows.append((lr / 0.2, noise, cycle.step()))
-    expected = naive(total, cycles, burn_in, samples)
+    expected = naive(total, cycles, burn_in, samples, warm_up)
     assert [r[1:] for r in rows] == [r[1:] for r in expected]
     assert [r[0] for r in rows] == pytest.approx([r[0] for r in expected])
     assert sum(due for *_, due in rows) == cycles * samples
@@ -188,3 +192,18 @@ def test_a_floor_outside_its_range_is_refused(floor):
     sampler = SGLD([torch.nn.Parameter(torch.zeros(2))], lr=0.4, num_data=10, seed=0)
     with pytest.raises(ConfigError, match=f"floor must be from 0 to 1.*{floor}"):
         schedules.Cyclical(sampler, 20, 2, floor=floor)
+
+
+@pytest.mark.parametrize("warm_up", [-0.1, 1.1])
+def test_a_warm_up_is_a_part_of_the_first_cycle(warm_up):
+    with pytest.raises(ConfigError, match="warm_up must be from 0 to 1, a part of the first cycle"):
+        schedules.Cyclical(make_sampler(), 10, cycles=1, burn_in=0.5, warm_up=warm_up)
+
+
+def test_a_state_without_a_warm_up_is_read():
+    cycle = schedules.Cyclical(make_sampler(), 10, cycles=1, burn_in=0.5)
+    state = {name: value for name, value in cycle.state_dict().items() if name != "warm_up"}
+    again = schedules.Cyclical(make_sampler(), 10, cycles=1, burn_in=0.5, warm_up=0.5)
+    again.load_state_dict(state)
+    assert again.warm_up == 0.0
+    assert again.lr_factor(0) == 1.0

@@ -45,6 +45,8 @@ def knobs(method: Method, task: Task, passes: float | None = None) -> dict[str, 
     values = made.settings("sgld" if method.optimizer in AS_SGLD else method.optimizer)
     knobs: dict[str, Any] = {"lr": values.get("lr"), "prior_variance": made.prior_variance}
     knobs |= {"momentum": values.get("momentum", 0.0), "noise_from": made.burn_in}
+    if made.warm_up:
+        knobs["warm_up"] = made.warm_up
     if "temperature" in values:
         knobs["temperature"] = made.temperature
     if method.optimizer == "emcmc":

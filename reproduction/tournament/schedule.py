@@ -33,14 +33,16 @@ def position(step: int, steps: int, cycles: int) -> tuple[int, int]:
 
 
 def lr_factor(settings: Settings, step: int, steps: int) -> float:
-    """Lr at a step as a part of its peak: down to the floor, where it stays.
+    """Lr at a step as a part of its peak: up if it is warmed, then down to the floor.
 
     >>> lr_factor(Settings("digits", 0, "sgd", 1, 0.1, floor=0.2, settle=0.5), 75, 100)
     0.2
     """
     j, n = position(step, steps, settings.cycles)
     along = min(1.0, j / (settings.settle * n))
-    return settings.floor + (1 - settings.floor) * FALLS[settings.decay](along)
+    rise = math.ceil(settings.warm_up * position(0, steps, settings.cycles)[1])
+    risen = min(1.0, (step + 1) / rise) if rise else 1.0
+    return risen * (settings.floor + (1 - settings.floor) * FALLS[settings.decay](along))
 
 
 # Lr as a part of its peak, by the part of the way; the paper's table of schedules.

@@ -18,6 +18,7 @@ LATER = {
     "scale": 0.0,
     "inner_steps": 0,
     "augmented": False,
+    "warm_up": 0.0,
 }
 NESTED = ("entropy-sgd", "entropy-sgld")
 GAUSSIAN = ("bsam", "ivon")  # they fit a Gaussian, whose draws predict
@@ -54,6 +55,7 @@ class Settings:
         scale: First curvature, s₀ of bSAM and h₀ of IVON; only theirs.
         inner_steps: L of Entropy-SGD and Entropy-SGLD, whose lr is that of the inner chain.
         augmented: Whether pictures are cropped and flipped at random.
+        warm_up: Part of the first cycle in which lr rises to its peak.
     """
 
     task: str
@@ -81,6 +83,7 @@ class Settings:
     scale: float = 0.0
     inner_steps: int = 0
     augmented: bool = False
+    warm_up: float = 0.0
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:

@@ -17,6 +17,7 @@ burn_in         0.5         noise in the second half, while lr still moves θ
 samples         8           evenly spaced over the noisy part; one forward pass each
 coupled         noisy       burn-in is plain SGD at its full speed; θ_a starts as θ after it
 roles           theta       the guide carries √(ηT) of noise: θ predicts better
+warm_up         0           no linear layer has more than 1000 inputs
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ FAN_IN_VARIANCE = 20.0  # prior variance × mean fan-in
 SHORT = 24  # passes of a chain that needs most of them to get there
 LEAST_STEPS = 100  # of a chain; with fewer the cosine has no time to learn
 TUNED_LR = 0.04  # where a trained network must keep its basin
+WIDE = 1000  # inputs of a linear layer above which SGD's first steps overshoot
+WARM_UP = 0.05  # of a chain; then they do not
 MOMENTUM = 0.9
 TEMPERATURE = 0.02
 # Lr of each method as a multiple of SGD's; the other methods of a run only share the prior.
@@ -75,6 +78,7 @@ class Recipe:
         coupled: When θ and θ_a are: "noisy", after burn-in, or "always".
         samples: Kept of each chain.
         roles: Which variable is kept: "theta", "guide" or "both".
+        warm_up: Part of a chain in which lr rises to its peak.
         unit: Energy of one unit of the mean loss: the noise variance for a plain squared loss.
         reasons: By name of the value.
     """
@@ -94,6 +98,7 @@ class Recipe:
     samples: int
     coupled: str = "noisy"
     roles: str = "theta"
+    warm_up: float = 0.0
     unit: float = 1.0
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -125,7 +130,7 @@ class Recipe:
     def cycle_options(self) -> dict[str, Any]:
         """The same without the number of steps, which the integrations' `CollectSamples` know."""
         samples = {"samples_per_cycle": self.samples, "coupled": self.coupled}
-        return {"cycles": 1, "burn_in": self.burn_in, **samples}
+        return {"cycles": 1, "burn_in": self.burn_in, **samples, "warm_up": self.warm_up}
 
     def settings(self, method: str) -> dict[str, Any]:
         """Hyper-parameters of a method of `emcmc sample` with the same prior, speed and heat.
@@ -204,6 +209,7 @@ def from_scratch(
     burn_in = 0.5 if passes / chains > SHORT else 0.75
     averaged = auto_horizon(steps, burn_in, MOMENTUM)
     samples = min(8 if chains == 1 else 4, steps - math.ceil(burn_in * steps))
+    widest = widest_linear(model)
     one = "one long chain; several give more where a part of the budget fits"
     late = f"noise in the last quarter: {SHORT} passes or fewer are short"
     reasons = {
@@ -219,6 +225,8 @@ def from_scratch(
         "samples": "evenly spaced over the noisy part; one forward pass each",
         "roles": "the guide carries √(ηT) of noise: θ predicts better",
     }
+    wide = f"a linear layer has {widest} inputs: first steps would overshoot"
+    reasons["warm_up"] = wide if widest > WIDE else f"no linear layer has more than {WIDE} inputs"
     return Recipe(
         "from scratch" if chains == 1 else "short chains",
         num_data,
@@ -233,6 +241,7 @@ def from_scratch(
         chains=chains,
         burn_in=burn_in,
         samples=samples,
+        warm_up=WARM_UP if widest > WIDE else 0.0,
         unit=check_positive("unit", unit),
         reasons=reasons,
     )
@@ -276,6 +285,7 @@ def from_trained(
         "lr": f"less than the {SGD_LR:g} from scratch: the network keeps its basin",
         "eta": _horizon_reason(averaged, base.steps),
         "burn_in": "three quarters settle under the prior; then noise",
+        "warm_up": "the network has left its first steps behind",
     }
     return replace(
         base,
@@ -283,6 +293,7 @@ def from_trained(
         lr=lr,
         eta=eta_of_horizon(averaged, lr, num_data),
         burn_in=burn_in,
+        warm_up=0.0,
         samples=min(base.samples, base.steps - math.ceil(burn_in * base.steps)),
         reasons=reasons,
     )
@@ -323,6 +334,18 @@ def prior(model: Model, num_data: int, unit: float = 1.0) -> tuple[float, str]:
     decay = weight_decay(variance, num_data) * unit
     rule = f"{FAN_IN_VARIANCE:g} over the mean fan-in of {fan_in:.3g}, whatever N"
     return variance, f"{rule}; weight decay {decay:.2g}"
+
+
+def widest_linear(model: Model) -> int:
+    """Most inputs of a trainable linear layer; 0 without one.
+
+    >>> import torch
+    >>> widest_linear(torch.nn.Sequential(torch.nn.Conv2d(512, 8, 3), torch.nn.Linear(1568, 10)))
+    1568
+    """
+    return max(
+        (p.shape[1] for p in model.parameters() if p.requires_grad and p.dim() == 2), default=0
+    )
 
 
 def steps_of(

@@ -83,6 +83,16 @@ def cyclical(start: float, total_steps: int, cycles: int) -> Schedule:
     return lambda step: _cosine(start, step % length, length)
 
 
+def warmed(schedule: Schedule, steps: float) -> Schedule:
+    """The schedule, whose values rise to it in a straight line over the first `steps` steps.
+
+    >>> [round(warmed(constant(1.0), steps=4)(t), 2) for t in range(5)]
+    [0.25, 0.5, 0.75, 1.0, 1.0]
+    """
+    check_not_negative("steps", steps)
+    return lambda step: schedule(step) * (min(1.0, (step + 1) / steps) if steps else 1.0)
+
+
 class Cyclical:
     """Drive a sampler through cycles: its lr, its noise, and when a sample is due.
 
@@ -92,9 +102,11 @@ class Cyclical:
     switched only where the groups have that entry. With coupled="noisy" a guide is coupled to θ
     only while the noise is on: burn-in is SGD at its full speed, and θ_a starts as θ after it. With
     a floor, lr falls from lr₀ to floor·lr₀ during burn-in and stays there: the samples come from a
-    chain of constant step size. With eta_end (scoping), η falls from the sampler's, wide, to
-    eta_end, narrow, during burn-in: η·(eta_end/η)^(j/⌈burn_in·n⌉). Samples come from one target,
-    that of eta_end. Every value is checked for stability, with its lr, before the first step.
+    chain of constant step size. With warm_up, lr rises in a straight line over the first
+    ⌈warm_up·n⌉ steps of the first cycle, for networks whose first steps would overshoot. With
+    eta_end (scoping), η falls from the sampler's, wide, to eta_end, narrow, during burn-in:
+    η·(eta_end/η)^(j/⌈burn_in·n⌉). Samples come from one target, that of eta_end. Every value is
+    checked for stability, with its lr, before the first step.
 
     Call `step` once after each `sampler.step()`:
 
@@ -121,6 +133,7 @@ class Cyclical:
         coupled: str = "always",
         floor: float = 0.0,
         eta_end: float | None = None,
+        warm_up: float = 0.0,
     ) -> None:
         self.sampler = sampler
         self.total_steps = check_count("total_steps", total_steps)
@@ -130,6 +143,7 @@ class Cyclical:
         check_choice("coupled", coupled, COUPLED)
         self.coupled = coupled
         self.floor = check_number("floor", floor)
+        self.warm_up = check_number("warm_up", warm_up)
         self.eta_end = None if eta_end is None else check_positive("eta_end", eta_end)
         self.base_lrs = [float(group["lr"]) for group in sampler.param_groups]
         self.base_etas: list[float] = []
@@ -169,6 +183,14 @@ class Cyclical:
 
     def lr_factor(self, step: int) -> float:
         """lr/lr₀ at step number `step`."""
+        return warmed(self._cold_factor, self.warm_steps)(step)
+
+    @property
+    def warm_steps(self) -> int:
+        """Steps of the warm-up."""
+        return math.ceil(self.warm_up * self._position(0)[1])
+
+    def _cold_factor(self, step: int) -> float:
         position, length = self._position(step)
         if not self.floor:
             return _cosine(1.0, position, length)
@@ -214,6 +236,7 @@ class Cyclical:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
         later = {"coupled": "always", "floor": 0.0, "eta_end": None, "base_etas": []}
+        later["warm_up"] = 0.0
         state_dict = {**later, **state_dict}  # earlier versions have none of them
         if set(state_dict) != set(self.state_dict()):
             raise ConfigError(
@@ -271,6 +294,11 @@ class Cyclical:
             raise ConfigError(
                 f"floor must be from 0 to 1, a part of lr, got floor={self.floor!r}; with 0, lr "
                 "falls to 0 over the whole cycle"
+            )
+        if not 0 <= self.warm_up <= 1:
+            raise ConfigError(
+                f"warm_up must be from 0 to 1, a part of the first cycle, got "
+                f"warm_up={self.warm_up!r}; 0 is none"
             )
         if not 0 <= self.burn_in <= 1:
             raise ConfigError(f"burn_in must be from 0 to 1, got burn_in={self.burn_in!r}")

@@ -32,11 +32,12 @@ def test_cycles_restart_and_cover_all_steps():
     assert starts == [0, 2, 5, 7]  # ⌊k·10/4⌋
 
 
-@pytest.mark.parametrize(("steps", "cycles"), [(100, 1), (97, 4)])
-def test_the_course_is_that_of_the_library(steps, cycles):
-    mine = settings(cycles=cycles, samples=4)
+@pytest.mark.parametrize(("steps", "cycles", "warm_up"), [(100, 1, 0.0), (97, 4, 0.3)])
+def test_the_course_is_that_of_the_library(steps, cycles, warm_up):
+    mine = settings(cycles=cycles, samples=4, warm_up=warm_up)
     sampler = SGLD([torch.nn.Parameter(torch.zeros(1))], lr=0.1, num_data=10, seed=0)
-    theirs = schedules.Cyclical(sampler, steps, cycles, burn_in=0.5, samples_per_cycle=4)
+    shape = {"burn_in": 0.5, "samples_per_cycle": 4, "warm_up": warm_up}
+    theirs = schedules.Cyclical(sampler, steps, cycles, **shape)
     for step in range(steps):
         assert schedule.lr_factor(mine, step, steps) == pytest.approx(theirs.lr_factor(step))
         assert schedule.is_noisy(mine, step, steps) == theirs.is_noisy(step)

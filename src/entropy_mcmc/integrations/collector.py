@@ -30,6 +30,7 @@ class Collector:
         burn_in: Part of each cycle without noise.
         samples_per_cycle: Samples kept in each.
         coupled: When θ and θ_a are: "always", or "noisy", after burn-in, as recipes have it.
+        warm_up: Part of the first cycle in which lr rises to its peak.
         options: Of `Posterior.create`: likelihood, output, roles, dtype, thin, keep_last.
     """
 
@@ -41,6 +42,7 @@ class Collector:
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
         coupled: str = "always",
+        warm_up: float = 0.0,
         **options: Any,
     ) -> None:
         self.folder = Path(folder)
@@ -49,6 +51,7 @@ class Collector:
             "burn_in": burn_in,
             "samples_per_cycle": samples_per_cycle,
             "coupled": coupled,
+            "warm_up": warm_up,
         }
         self.options = options
         self.sampler: Optimizer | None = None
@@ -92,7 +95,7 @@ class Collector:
                 f"the training resumes at step {step}, but {self.folder / SCHEDULE} cannot be "
                 "read; give the folder that the training began with, or begin anew"
             ) from error
-        began = {"coupled": "always", **began}  # earlier versions have no other
+        began = {"coupled": "always", "warm_up": 0.0, **began}  # earlier versions have no other
         now = schedule.state_dict()
         for name in ("total_steps", *self.plan):
             if began.get(name) != now[name]:

@@ -36,6 +36,7 @@ class CollectSamples(TrainerCallback):
         burn_in: Part of each cycle without noise.
         samples_per_cycle: Samples kept in each.
         coupled: When θ and θ_a are: "always", or "noisy", after burn-in, as recipes have it.
+        warm_up: Part of the first cycle in which lr rises to its peak.
         refresh_batchnorm: Give every sample its own batch-norm statistics from the training data,
             at the end; nothing is done for a network without batch norm.
         options: Of `Posterior.create`: likelihood, output (the logits by default), roles, dtype,
@@ -51,6 +52,7 @@ class CollectSamples(TrainerCallback):
         burn_in: float = 0.8,
         samples_per_cycle: int = 2,
         coupled: str = "always",
+        warm_up: float = 0.0,
         refresh_batchnorm: bool = True,
         **options: Any,
     ) -> None:
@@ -63,6 +65,7 @@ class CollectSamples(TrainerCallback):
             burn_in=burn_in,
             samples_per_cycle=samples_per_cycle,
             coupled=coupled,
+            warm_up=warm_up,
             **{"output": logits_of, **options},
         )
 

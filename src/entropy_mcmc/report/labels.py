@@ -11,6 +11,7 @@ SETTINGS = (
     ("model.name", "Model", "“auto” is chosen to fit the data"),
     ("schedule.epochs", "Epochs", "passes over the training data per chain"),
     ("schedule.cycles", "Cycles", "restarts of the learning rate"),
+    ("schedule.warm_up", "Warm-up", "share of the first cycle in which the learning rate rises"),
     ("schedule.burn_in", "Burn-in", "share of each cycle without noise and samples"),
     ("schedule.samples_per_cycle", "Samples per cycle", "networks kept in each cycle"),
     ("chains", "Chains", "independent starts"),

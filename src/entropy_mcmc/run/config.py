@@ -123,6 +123,7 @@ class ScheduleConfig:
     burn_in: float | None = option(None, "part of each cycle without noise and samples")
     samples_per_cycle: int | None = option(None, "samples kept in each cycle")
     coupled: str | None = option(None, "theta to its guide: always, or noisy (after burn-in)")
+    warm_up: float | None = option(None, "part of the first cycle in which lr rises to its peak")
     eta_end: float | None = option(None, "scoping: eta falls to this during the burn-in of a cycle")
 
 

@@ -142,6 +142,8 @@ def _schedule(config: RunConfig, likelihood: str, recipe: Recipe | None) -> dict
     """The schedule of a run: what is given, else the recipe's, else the method's."""
     method = METHODS[config.method]
     schedule = dict(method.schedule)
+    if recipe and recipe.warm_up:
+        schedule["warm_up"] = recipe.warm_up
     if method.sampler.result == "samples" and not method.fixed:
         schedule |= _of_recipe(config, method, recipe) if recipe else {}
         if likelihood == "regression":

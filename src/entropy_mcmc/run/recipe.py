@@ -20,6 +20,7 @@ PLACES = {
     "prior_variance": "sampler.prior_variance",
     "temperature": "sampler.temperature",
     "eta": "sampler.eta",
+    "warm_up": "schedule.warm_up",
     "burn_in": "schedule.burn_in",
     "coupled": "schedule.coupled",
     "samples": "schedule.samples_per_cycle",

@@ -44,6 +44,7 @@ class Plan:
             schedule.samples_per_cycle,
             schedule.coupled or "always",  # runs of earlier versions have no such entry
             eta_end=schedule.eta_end,
+            warm_up=schedule.warm_up or 0.0,
         )
         self._factor = _factor(config, self._cyclical, self.total)
         self._cyclical.check_stability(self._factor)
@@ -70,12 +71,16 @@ class Plan:
 
 
 def _factor(config: RunConfig, cyclical: schedules.Cyclical, total: int) -> schedules.Schedule:
-    """The ratio lr / first lr as a function of the step."""
-    kind, final = config.schedule.kind, config.schedule.final
-    if METHODS[config.method].averages and kind == "cyclical":
-        return _swa(cyclical, total)
-    if kind == "cyclical":
+    """The ratio lr / peak lr as a function of the step."""
+    if config.schedule.kind == "cyclical" and not METHODS[config.method].averages:
         return cyclical.lr_factor
+    return schedules.warmed(_cold_factor(config, cyclical, total), cyclical.warm_steps)
+
+
+def _cold_factor(config: RunConfig, cyclical: schedules.Cyclical, total: int) -> schedules.Schedule:
+    kind, final = config.schedule.kind, config.schedule.final
+    if kind == "cyclical":
+        return _swa(cyclical, total)
     if kind == "constant":
         return schedules.constant(1.0)
     if kind == "linear":
