@@ -8,6 +8,7 @@ from torch import nn
 
 from entropy_mcmc import Posterior
 from entropy_mcmc.diagnostics import diagnose, moved_probability, relative_movement
+from entropy_mcmc.diagnostics.distances import blind_samples
 from entropy_mcmc.diagnostics.thermometer import Thermometer
 from entropy_mcmc.diagnostics.verdicts import on_clipping, on_coupling, on_standing
 
@@ -86,6 +87,31 @@ def test_moved_probability_by_hand():
     assert moved_probability(probs, [0, 1, 2]) is None
     means = torch.tensor([[0.0, 2.0], [0.1, 2.1]])
     assert moved_probability(means, [0, 0]) == pytest.approx(0.1)
+
+
+def test_networks_that_do_not_look_at_their_inputs_are_named(tmp_path):
+    """The networks of the second cycle have weights of almost 0, as after an overshoot."""
+    g = torch.Generator().manual_seed(0)
+
+    def draw(cycle, place, shape):
+        return (1e-3 if cycle else 1.0) * torch.randn(shape, generator=g)
+
+    diagnosis = diagnose(collected(tmp_path / "a", draw), INPUTS)
+    (said,) = [a for a in diagnosis.advice if "same for every input" in a.text]
+    assert said.severity == "warning"
+    assert "50% of the samples" in said.text
+    assert "warm_up=0.05" in said.change
+    seeing = collected(tmp_path / "b", lambda c, p, s: torch.randn(s, generator=g))
+    assert not any("same for every input" in text for text in texts(diagnose(seeing, INPUTS)))
+
+
+def test_blind_samples_by_hand():
+    probs = torch.tensor([[[0.52, 0.48], [0.5, 0.5]], [[0.53, 0.47], [0.5, 0.5]]])
+    assert [float((p[0] - p[1]).abs().sum() / 4) for p in probs] == pytest.approx([0.01, 0.015])
+    probs[0, 0] = torch.tensor([0.519, 0.481])
+    assert blind_samples(probs) == [0]
+    assert blind_samples(probs[:, :1]) == []  # one row shows nothing
+    assert blind_samples(torch.zeros(2, 5)) == []  # means have no scale of their own
 
 
 def test_chains_apart_are_a_warning(tmp_path):

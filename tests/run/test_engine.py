@@ -11,7 +11,7 @@ import yaml
 from torch import nn
 
 import entropy_mcmc
-from entropy_mcmc import metrics, samplers, schedules
+from entropy_mcmc import metrics, recipes, samplers, schedules
 from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.evaluation.sets import shuffled
 from entropy_mcmc.run import sample
@@ -258,6 +258,34 @@ def test_other_schedules(kind):
     expected = last.get(kind, 0.01 ** (89 / 90))
     assert rates[0] == 1.0
     assert rates[-1] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["cyclical", "constant", "linear", "exponential", "step"])
+@pytest.mark.parametrize("method", ["emcmc", "swa"])
+def test_a_warm_up_raises_lr_over_the_first_steps(method, kind):
+    """Whatever comes after it: the cold schedule times (step + 1)/9."""
+    rates = []
+    for warm_up in (0.1, 0.0):
+        parts = {"schedule": {"kind": kind, "warm_up": warm_up, "cycles": 1}}
+        config = choose_eta(fill(with_parts(RunConfig(method=method), **parts)), 1000, 90)
+        numbers = {"lr": config.sampler.lr, "num_data": 1000, "seed": 0}
+        sampler = samplers.SGLD([nn.Parameter(torch.ones(2))], **numbers)
+        plan = Plan(config, sampler, 90, 1)
+        rates.append([])
+        for step in range(90):
+            plan.apply(step)
+            rates[-1].append(sampler.param_groups[0]["lr"])
+    risen = [rate * min(1, (step + 1) / 9) for step, rate in enumerate(rates[1])]
+    assert rates[0] == pytest.approx(risen, rel=1e-12)
+    assert rates[0] != rates[1]
+
+
+@pytest.mark.parametrize("method", ["emcmc", "sgld", "sgd", "swa", "ensemble", "sam"])
+def test_the_recipes_warm_up_is_every_methods(method):
+    wide = recipes.from_scratch(nn.Linear(2000, 2), 1000, 50, passes=40)
+    assert fill(RunConfig(method=method), recipe=wide).schedule.warm_up == 0.05
+    given = with_parts(RunConfig(method=method), schedule={"warm_up": 0.0})
+    assert fill(given, recipe=wide).schedule.warm_up == 0.0
 
 
 def test_guide_horizon_is_a_fifth_of_a_cycle_or_what_the_noisy_part_allows():

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
 
+SAME = 0.01  # of the probability, on average over rows
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -162,6 +164,21 @@ def moved_probability(predictions: Tensor, cycles: Sequence[Any]) -> float | Non
     squares = [float((values[i] - values[j]).square().mean()) for i, j in pairs]
     scale = float(values.mean(0).std(correction=0))
     return math.sqrt(sum(squares) / len(squares)) / scale if scale else None
+
+
+def blind_samples(predictions: Tensor) -> list[int]:
+    """Numbers of the samples that predict the same for all rows; none for means.
+
+    Same: ½·Σ_class |p − p̄| is below 0.01 on average over rows, p̄ their mean.
+
+    >>> blind_samples(torch.tensor([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]]]))
+    [1]
+    """
+    if predictions.ndim != 3 or predictions.shape[1] < 2:
+        return []
+    values = predictions.double()
+    spread = (values - values.mean(1, keepdim=True)).abs().sum(2).mean(1) / 2
+    return [i for i, each in enumerate(spread.tolist()) if each < SAME]
 
 
 def _plus(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:

@@ -272,6 +272,22 @@ def on_standing(movement: Mapping[str, float]) -> list[Advice]:
     return [Advice("problem", text, change)]
 
 
+def on_blindness(roles: Sequence[RoleDiagnosis]) -> list[Advice]:
+    """About networks that predict the same whatever they see."""
+    share = max(entry.blind for entry in roles)
+    if not share:
+        return []
+    text = (
+        f"{share:.0%} of the samples predict the same for every input: they have learned nothing "
+        "from the inputs, or there is nothing to learn"
+    )
+    change = (
+        "if others learn: first steps that overshoot do this; use warm_up=0.05 or a smaller lr; "
+        "then a wider prior"
+    )
+    return [Advice("warning", text, change)]
+
+
 def on_notes(roles: Sequence[RoleDiagnosis]) -> list[Advice]:
     """What could not be computed: one note for each remedy, said once for θ and guide."""
     notes: dict[str, list[str]] = {}
