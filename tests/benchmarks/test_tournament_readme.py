@@ -32,6 +32,20 @@ def test_what_is_said_below_the_block_is_in_its_findings():
     assert missed == (2 * int(better) < int(of) and int(ranks[0]) > 1 and int(four[0]) > 1)
 
 
+def test_what_is_said_of_the_trials_is_in_their_findings():
+    head = "**With 16 trials for every method**"
+    text = " ".join(README.split(head)[1].split("\n- **")[0].split())
+    for way, until in (("better", " and decided worse"), ("worse", ".")):
+        found = re.findall(rf"decided {way} on \d+ \((.*?)\)", TRIALS)
+        named = re.findall(r"`([\w-]+)`", text.split(f"decided {way}")[1].split(until)[0])
+        assert sorted(named) == sorted(task for tasks in found for task in tasks.split(", "))
+    places = re.findall(r"EMCMC among methods with one chain: place (\d+)", TRIALS)
+    words = ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh"]
+    confirmation, development = (words[int(place)] for place in places)
+    assert f"it is {development} of the methods with one chain on the development tasks" in text
+    assert f"{confirmation} on the confirmation tasks" in text
+
+
 def test_decided_differences_from_the_ensemble_are_the_ones_named():
     text = " ".join(README.split())
     named = set(re.findall(r"`([\w-]+)`", re.search(r"both below 0.002 \((.*?)\)", text)[1]))
