@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -83,7 +84,8 @@ def _table(name: str, outcome: dict[str, Any]) -> str:
     columns, rows = outcome["columns"], outcome["rows"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     lines += [f"| {' | '.join(cells)} |" for cells in rows]
-    about = outcome["notes"][0].replace("](", "](docs/")
+    # GitHub, where the README is read, has other anchors than the docs.
+    about = re.sub(r"\]\(([\w./-]+)(#[\w-]+)?\)", r"](docs/\1)", outcome["notes"][0])
     return "\n".join([f"**{item(name).title}.** {about}", "", *lines])
 
 

@@ -50,7 +50,8 @@ def test_the_headline_says_what_was_decided_in_nll(tmp_path):
         claim("SWA", HOLDS, "ece"),
         claim("ensemble 4", ALIKE, ours="EMCMC ×4"),
     ]
-    outcome = Outcome(["method", "NLL"], [["SGD", "1.2"]], claims, notes=["[rules](comparison.md)"])
+    rows, notes = [["SGD", "1.2"]], ["[rules](comparison.md#a)"]
+    outcome = Outcome(["method", "NLL"], rows, claims, notes=notes)
     write("cifar", outcome, place, {"runs": 2, "wanted_runs": 3})
     page_file = tmp_path / "page.md"
     page_file.write_text(f"before\n{headline.MARKS[0]}\nold\n{headline.MARKS[1]}\nafter\n")

@@ -74,8 +74,8 @@ def test_with_stored_only_what_the_store_has_is_shown_and_nothing_trained(
     name, base, tmp_path, monkeypatch
 ):
     make(name, base)
-    runs = base / "results" / "smoke" / "runs" / STUDIES[name].group
-    lost = sorted(runs.glob("*-1.json"))[0]
+    jobs = item(name).jobs("smoke", Place(0, 0))
+    lost = base / "results" / "smoke" / "runs" / f"{jobs[-1].name}.json"
     store = tmp_path / "store"
     shutil.copytree(base / "work" / "smoke" / "store", store)
     (store / f"{json.loads(lost.read_text())['result']['runs'][0]}.json").unlink()
@@ -84,7 +84,7 @@ def test_with_stored_only_what_the_store_has_is_shown_and_nothing_trained(
     places = {"results": tmp_path / "results", "work": tmp_path / "work"}
     reproduce([name, "smoothing"], "smoke", **places, stored_only=True)
     made = {file.name for file in (tmp_path / "results").rglob(f"runs/{STUDIES[name].group}/*")}
-    wanted = {job.name.split("/")[1] + ".json" for job in item(name).jobs("smoke", Place(0, 0))}
+    wanted = {job.name.split("/")[1] + ".json" for job in jobs}
     assert made == wanted - {lost.name}
     items = tmp_path / "results" / "smoke" / "items"
     found = json.loads((items / f"{name}.json").read_text())
