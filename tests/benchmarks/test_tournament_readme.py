@@ -35,15 +35,18 @@ def test_what_is_said_below_the_block_is_in_its_findings():
 def test_what_is_said_of_the_trials_is_in_their_findings():
     head = "**With 16 trials for every method**"
     text = " ".join(README.split(head)[1].split("\n- **")[0].split())
-    for way, until in (("better", " and decided worse"), ("worse", ".")):
-        found = re.findall(rf"decided {way} on \d+ \((.*?)\)", TRIALS)
-        named = re.findall(r"`([\w-]+)`", text.split(f"decided {way}")[1].split(until)[0])
-        assert sorted(named) == sorted(task for tasks in found for task in tasks.split(", "))
-    places = re.findall(r"EMCMC among methods with one chain: place (\d+)", TRIALS)
-    words = ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh"]
+    better = re.findall(r"decided better on \d+ \((.*?)\)", TRIALS)
+    assert better == re.findall(r"better than SGD on `([\w-]+)`", text)
+    assert re.findall(r"decided worse on (\w+),", TRIALS) == ["none", "none"]
+    assert "decided worse nowhere" in text
+    behind = re.search(r"\| kin8nm \| SGD \| \+(\S+) \| \+(\S+) to \+(\S+) \|", TRIALS).groups()
+    said = re.search(r"behind by (\S+) nats \(95 %: (\S+) to (\S+);", text).groups()
+    assert said == tuple(f"{float(value):.3f}" for value in behind)
+    places = re.findall(r"EMCMC among methods with one chain: place (\d+) of 10", TRIALS)
+    words = ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
     confirmation, development = (words[int(place)] for place in places)
     assert f"it is {development} of the methods with one chain on the development tasks" in text
-    assert f"{confirmation} on the confirmation tasks" in text
+    assert f"{confirmation} of ten on the confirmation tasks" in text
 
 
 def test_decided_differences_from_the_ensemble_are_the_ones_named():
