@@ -6,6 +6,7 @@ second half), one thing changed at a time.
 
 from __future__ import annotations
 
+from entropy_mcmc_reproduction.picture_table import slug
 from entropy_mcmc_reproduction.study import Study, Variant, against_all
 
 
@@ -133,7 +134,46 @@ def _normalisation() -> Study:
     return Study("normalisation layers", place, "normalisation", variants, claims, note=note)
 
 
+def _warm_up() -> Study:
+    """The recipe's warm-up, on a task that had no part in its choice."""
+    methods, task = ("SGD", "ensemble 4", "EMCMC", "EMCMC ×4"), "mnist-cnn"
+    variants = [
+        Variant(f"{slug(m)}-{label}", f"{m}, {text}", changes, m, task)
+        for m in methods
+        for label, text, changes in (
+            ("warm", "warm-up (recipe)", {}),
+            ("cold", "no warm-up", {"warm_up": 0.0}),
+        )
+    ]
+    claims = [
+        (f"{m} is better with warm-up than without", f"{slug(m)}-warm", f"{slug(m)}-cold")
+        for m in methods
+    ]
+    claims += [
+        (
+            f"{ours} is better than {rival}, both with warm-up",
+            f"{slug(ours)}-warm",
+            f"{slug(rival)}-warm",
+        )
+        for ours in methods[2:]
+        for rival in methods[:2]
+    ]
+    note = "The warm-up was chosen on `fashion-cnn`: see [comparison](comparison.md#warm-up)."
+    return Study(
+        "warm-up of lr for a wide linear layer",
+        "beyond the paper",
+        "method",
+        variants,
+        claims,
+        group="warm-up",
+        seeds=5,
+        note=note,
+        smoke_task="digits",
+    )
+
+
 ABLATIONS = {
+    "warm-up": _warm_up(),
     "temperature": _temperatures(),
     "gibbs": _gibbs(),
     "eta": _eta(),

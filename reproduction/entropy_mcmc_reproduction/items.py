@@ -90,6 +90,7 @@ MODULES = {
     "fashion-cnn-60k": "study_items",
     "regression": "regression",
     "flatness": "flatness_matched",
+    "warm-up": "study_items",
     "temperature": "study_items",
     "gibbs": "study_items",
     "eta": "study_items",

@@ -144,6 +144,18 @@ TASKS = {
         Task(
             "fashion-cnn-60k", PAPER, *_ALL_FASHION, _BN_CNN, 12, 128, 3, tried=False, seconds=320
         ),
+        Task(
+            "mnist-cnn",
+            PAPER,
+            _MNIST,
+            2000,
+            partial(_channels_last, models.SmallCNN),
+            24,
+            64,
+            5,
+            tried=False,
+            seconds=15,
+        ),
         Task("digits-bn", PAPER, *_normed_digits("bn"), 48, 64, 10, seconds=5),
         Task("digits-frn", PAPER, *_normed_digits("frn"), 48, 64, 10, seconds=6),
     )
