@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from entropy_mcmc.schedules import rise
 from tournament.settings import Settings
 
 
@@ -40,8 +41,7 @@ def lr_factor(settings: Settings, step: int, steps: int) -> float:
     """
     j, n = position(step, steps, settings.cycles)
     along = min(1.0, j / (settings.settle * n))
-    rise = math.ceil(settings.warm_up * position(0, steps, settings.cycles)[1])
-    risen = min(1.0, (step + 1) / rise) if rise else 1.0
+    risen = rise(step, math.ceil(settings.warm_up * (steps // settings.cycles)))
     return risen * (settings.floor + (1 - settings.floor) * FALLS[settings.decay](along))
 
 

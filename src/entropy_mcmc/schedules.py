@@ -90,7 +90,12 @@ def warmed(schedule: Schedule, steps: float) -> Schedule:
     [0.25, 0.5, 0.75, 1.0, 1.0]
     """
     check_not_negative("steps", steps)
-    return lambda step: schedule(step) * (min(1.0, (step + 1) / steps) if steps else 1.0)
+    return lambda step: schedule(step) * rise(step, steps)
+
+
+def rise(step: int, steps: float) -> float:
+    """The part of its value that a warm-up of `steps` steps leaves at step number `step`."""
+    return min(1.0, (step + 1) / steps) if steps else 1.0
 
 
 class Cyclical:
@@ -183,19 +188,18 @@ class Cyclical:
 
     def lr_factor(self, step: int) -> float:
         """lr/lr₀ at step number `step`."""
-        return warmed(self._cold_factor, self.warm_steps)(step)
+        position, length = self._position(step)
+        risen = rise(step, self.warm_steps)
+        if not self.floor:
+            return risen * _cosine(1.0, position, length)
+        end = math.ceil(self.burn_in * length)
+        falling = _cosine(1 - self.floor, position, end) if position < end else 0.0
+        return risen * (self.floor + falling)
 
     @property
     def warm_steps(self) -> int:
         """Steps of the warm-up."""
-        return math.ceil(self.warm_up * self._position(0)[1])
-
-    def _cold_factor(self, step: int) -> float:
-        position, length = self._position(step)
-        if not self.floor:
-            return _cosine(1.0, position, length)
-        end = math.ceil(self.burn_in * length)
-        return self.floor + (_cosine(1 - self.floor, position, end) if position < end else 0.0)
+        return math.ceil(self.warm_up * (self.total_steps // self.cycles))
 
     def eta(self, step: int, start: float) -> float:
         """η at step number `step`, for a group whose cycles begin at η = `start`."""
@@ -235,8 +239,8 @@ class Cyclical:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
-        later = {"coupled": "always", "floor": 0.0, "eta_end": None, "base_etas": []}
-        later["warm_up"] = 0.0
+        later = {"coupled": "always", "floor": 0.0, "warm_up": 0.0}
+        later |= {"eta_end": None, "base_etas": []}
         state_dict = {**later, **state_dict}  # earlier versions have none of them
         if set(state_dict) != set(self.state_dict()):
             raise ConfigError(
