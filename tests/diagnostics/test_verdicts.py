@@ -8,7 +8,7 @@ from torch import nn
 
 from entropy_mcmc import Posterior
 from entropy_mcmc.diagnostics import diagnose, moved_probability, relative_movement
-from entropy_mcmc.diagnostics.distances import blind_samples
+from entropy_mcmc.diagnostics.distances import constant_samples
 from entropy_mcmc.diagnostics.thermometer import Thermometer
 from entropy_mcmc.diagnostics.verdicts import on_clipping, on_coupling, on_standing
 
@@ -105,13 +105,13 @@ def test_networks_that_do_not_look_at_their_inputs_are_named(tmp_path):
     assert not any("same for every input" in text for text in texts(diagnose(seeing, INPUTS)))
 
 
-def test_blind_samples_by_hand():
+def test_constant_samples_by_hand():
     probs = torch.tensor([[[0.52, 0.48], [0.5, 0.5]], [[0.53, 0.47], [0.5, 0.5]]])
     assert [float((p[0] - p[1]).abs().sum() / 4) for p in probs] == pytest.approx([0.01, 0.015])
     probs[0, 0] = torch.tensor([0.519, 0.481])
-    assert blind_samples(probs) == [0]
-    assert blind_samples(probs[:, :1]) == []  # one row shows nothing
-    assert blind_samples(torch.zeros(2, 5)) == []  # means have no scale of their own
+    assert constant_samples(probs) == [0]
+    assert constant_samples(probs[:, :1]) == []  # one row shows nothing
+    assert constant_samples(torch.zeros(2, 5)) == []  # means have no scale of their own
 
 
 def test_chains_apart_are_a_warning(tmp_path):

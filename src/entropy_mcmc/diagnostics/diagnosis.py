@@ -14,7 +14,7 @@ from entropy_mcmc.diagnostics import verdicts
 from entropy_mcmc.diagnostics.agreement import Agreement, agreements
 from entropy_mcmc.diagnostics.distances import (
     Contrast,
-    blind_samples,
+    constant_samples,
     moved_probability,
     prediction_distances,
     relative_movement,
@@ -63,7 +63,7 @@ class RoleDiagnosis:
         compared: What the distance of predictions is.
         agreements: Tests whether chains and cycles (or halves) predict alike.
         moved: Predicted probability that moves between two samples of a cycle.
-        blind: Share of the samples that predict the same for all inputs.
+        constant: Share of the samples that predict the same for all inputs.
     """
 
     role: str
@@ -73,7 +73,7 @@ class RoleDiagnosis:
     compared: str
     agreements: tuple[Agreement, ...] = ()
     moved: float | None = None
-    blind: float = 0.0
+    constant: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def diagnose(
     advice += verdicts.on_cold_target(temperature)
     advice += verdicts.on_clipping(clipped)
     advice += verdicts.on_standing(movement)
-    advice += verdicts.on_blindness(roles)
+    advice += verdicts.on_constant_predictions(roles)
     advice += verdicts.on_agreement(roles) + verdicts.on_ess(roles)
     advice += verdicts.on_copies(roles, theta_temperature, temperature)
     advice += verdicts.on_notes(roles)
@@ -226,7 +226,7 @@ def _diagnose_role(
         CLASSES if together.ndim == 3 else MEANS,
         agreements(together, labels),
         moved_probability(together, labels),
-        len(blind_samples(together)) / len(together),
+        len(constant_samples(together)) / len(together),
     )
 
 

@@ -166,12 +166,12 @@ def moved_probability(predictions: Tensor, cycles: Sequence[Any]) -> float | Non
     return math.sqrt(sum(squares) / len(squares)) / scale if scale else None
 
 
-def blind_samples(predictions: Tensor) -> list[int]:
+def constant_samples(predictions: Tensor) -> list[int]:
     """Numbers of the samples that predict the same for all rows; none for means.
 
     Same: ½·Σ_class |p − p̄| is below 0.01 on average over rows, p̄ their mean.
 
-    >>> blind_samples(torch.tensor([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]]]))
+    >>> constant_samples(torch.tensor([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]]]))
     [1]
     """
     if predictions.ndim != 3 or predictions.shape[1] < 2:

@@ -272,9 +272,9 @@ def on_standing(movement: Mapping[str, float]) -> list[Advice]:
     return [Advice("problem", text, change)]
 
 
-def on_blindness(roles: Sequence[RoleDiagnosis]) -> list[Advice]:
+def on_constant_predictions(roles: Sequence[RoleDiagnosis]) -> list[Advice]:
     """About networks that predict the same whatever they see."""
-    share = max(entry.blind for entry in roles)
+    share = max(entry.constant for entry in roles)
     if not share:
         return []
     text = (
