@@ -285,7 +285,7 @@ def test_the_recipes_warm_up_is_every_methods(method):
     wide = recipes.from_scratch(nn.Linear(2000, 2), 1000, 50, passes=40)
     assert fill(RunConfig(method=method), recipe=wide).schedule.warm_up == 0.05
     given = with_parts(RunConfig(method=method), schedule={"warm_up": 0.0})
-    assert fill(given, recipe=wide).schedule.warm_up == 0.0
+    assert fill(given, recipe=wide).schedule.warm_up is None
 
 
 def test_guide_horizon_is_a_fifth_of_a_cycle_or_what_the_noisy_part_allows():

@@ -142,13 +142,15 @@ def _schedule(config: RunConfig, likelihood: str, recipe: Recipe | None) -> dict
     """The schedule of a run: what is given, else the recipe's, else the method's."""
     method = METHODS[config.method]
     schedule = dict(method.schedule)
-    if recipe and recipe.warm_up:
+    if recipe:
         schedule["warm_up"] = recipe.warm_up
     if method.sampler.result == "samples" and not method.fixed:
         schedule |= _of_recipe(config, method, recipe) if recipe else {}
         if likelihood == "regression":
             schedule["burn_in"] = max(schedule["burn_in"], REGRESSION_BURN_IN)
-    return {**schedule, **_present(vars(config.schedule))}
+    chosen = {**schedule, **_present(vars(config.schedule))}
+    # None is none: runs of earlier versions have it, and go on with warm_up=0.
+    return {**chosen, "warm_up": chosen.get("warm_up") or None}
 
 
 def _with_room(config: RunConfig, epoch_steps: int) -> RunConfig:
