@@ -6,8 +6,8 @@ second half), one thing changed at a time.
 
 from __future__ import annotations
 
-from entropy_mcmc_reproduction.picture_table import slug
 from entropy_mcmc_reproduction.study import Study, Variant, against_all
+from tournament.methods import slug
 
 
 def _recipe(text: str, paper: float | None = None) -> Variant:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from entropy_mcmc_reproduction.claims import MARGINS
-from entropy_mcmc_reproduction.figure import save
+from entropy_mcmc_reproduction.figure import blank, save
 from entropy_mcmc_reproduction.picture_table import PICTURES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS
 
@@ -106,11 +106,7 @@ def _in_rows(names: list[str], columns: int) -> list[list[str]]:
 
 def _parts(heights: list[float]) -> tuple[Any, list[Any]]:
     """A figure, and its parts one below the other."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(WIDTH, sum(heights) + 0.3)
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
     return figure, list(parts[:, 0])
 

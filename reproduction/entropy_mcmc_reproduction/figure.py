@@ -21,17 +21,23 @@ PALETTE = {
 }
 
 
+def blank(width: float, height: float) -> Any:
+    """A figure without axes, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def panels(
     count: int, columns: int, width: float = 3.2, height: float = 2.6, share: bool = False
 ) -> tuple[Any, list[Any]]:
     """A figure with `count` axes in rows of `columns`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = min(columns, count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(width * columns, height * rows)
     grid = figure.subplots(rows, columns, sharex=share, sharey=share, squeeze=False)
     axes = list(grid.flat)
     for spare in axes[count:]:

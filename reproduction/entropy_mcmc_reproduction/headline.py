@@ -14,6 +14,7 @@ from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.page import DECISIONS, outcomes
 from entropy_mcmc_reproduction.picture_table import BETTER
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from tournament.table import markdown
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
 ITEMS = ("cifar", "fashion-mlp", "fashion-cnn")  # comparisons of methods on pictures
@@ -81,12 +82,10 @@ def decided(outcome: dict[str, Any]) -> str:
 
 
 def _table(name: str, outcome: dict[str, Any]) -> str:
-    columns, rows = outcome["columns"], outcome["rows"]
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    lines += [f"| {' | '.join(cells)} |" for cells in rows]
     # GitHub, where the README is read, has other anchors than the docs.
     about = re.sub(r"\]\(([\w./-]+)(#[\w-]+)?\)", r"](docs/\1)", outcome["notes"][0])
-    return "\n".join([f"**{item(name).title}.** {about}", "", *lines])
+    rows = markdown(outcome["columns"], outcome["rows"])
+    return f"**{item(name).title}.** {about}\n\n{rows.rstrip()}"
 
 
 def _claims(found: dict[str, dict[str, Any]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from entropy_mcmc_reproduction.study import Study, Variant
+from tournament.methods import slug
 from tournament.trials import STOPPING, Search
 
 ONE_CHAIN = (
@@ -45,11 +46,6 @@ _TUNED = (
     "settings at a quarter of the budget, the best 4 at the full budget, by the NLL of validation "
     "pictures of the training set and a seed that judges nothing else."
 )
-
-
-def slug(method: str) -> str:
-    """Name of a method in names of files."""
-    return method.replace(", ", "-").replace(" ", "-").replace("×", "x")
 
 
 def _study(

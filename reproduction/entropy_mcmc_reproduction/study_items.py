@@ -106,7 +106,7 @@ def show(study: Study, results: Results, size: str) -> Outcome:
 
 def picked(study: Study, results: Results) -> str:
     """The settings that the trials chose, and how many of them lie near the end of a range."""
-    parts, near, count = [], 0, 0
+    parts, near = [], []
     for variant in study.variants:
         seeds = by_seed(results, _label(study, variant.label))
         if not seeds:
@@ -115,9 +115,9 @@ def picked(study: Study, results: Results) -> str:
         shown = {name: knobs[name] for name in (*method.open, "length") if name in knobs}
         listed = ", ".join(f"{name} {value:.3g}" for name, value in shown.items())
         parts.append(f"{variant.text}: {listed}")
-        near += sum(trials.near_end(method, name, knobs[name]) for name in method.open)
-        count += len(method.open)
-    return f"Chosen: {'; '.join(parts)}. Within a tenth of the end of a range: {near} of {count}."
+        near += trials.near_ends(method, knobs)
+    ends = f"Within a tenth of the end of a range: {sum(near)} of {len(near)}."
+    return f"Chosen: {'; '.join(parts)}. {ends}"
 
 
 def _row(study: Study, variant: Variant, results: Results, told: bool) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tournament import own, trials
-from tournament.methods import Knobs, Method, answers, methods_of, trajectories
+from tournament.methods import Knobs, Method, answers, methods_of, slug, trajectories
 from tournament.scores import measures
 from tournament.settings import Settings
 from tournament.store import Store, write_json
@@ -67,8 +67,7 @@ def score(league: str, task: Task, store: Store, results: Path) -> int:
 
 def score_file(folder: Path, task: str, method: Method, seed: int) -> Path:
     """Where the scores of a method's run are, in the folder of a league."""
-    name = method.name.replace(" ", "-").replace("×", "x")
-    return folder / task / f"{name}-{seed}.json"
+    return folder / task / f"{slug(method.name)}-{seed}.json"
 
 
 def scored(method: Method, runs: list[Settings], store: Store) -> dict[str, Any]:

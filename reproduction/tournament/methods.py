@@ -108,6 +108,15 @@ FEW = (
 START = Method("AdamW start", "start", "last", open=())
 
 
+def slug(name: str) -> str:
+    """A method's name in names of files.
+
+    >>> slug("EMCMC ×4, augmented")
+    'EMCMC-x4-augmented'
+    """
+    return name.replace(", ", "-").replace(" ", "-").replace("×", "x")
+
+
 def by_name(name: str) -> Method:
     """The method, of the leagues or of the reproduction only."""
     known = {**METHODS, **RIVALS, **AUGMENTED}

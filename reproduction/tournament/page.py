@@ -12,7 +12,7 @@ from tournament.leagues import LEAGUES, tasks_of
 from tournament.methods import METHODS
 from tournament.scores import LOWER_IS_BETTER
 from tournament.tasks import TASKS
-from tournament.trials import near_end
+from tournament.trials import near_ends
 
 TITLES = {
     "own": "No trials: every method by its own recipe",
@@ -82,18 +82,17 @@ def section(half: str, results: table.Results) -> str:
 
 def chosen(results: table.Results) -> str:
     """The settings that the trials chose, and how many of them lie near the end of a range."""
-    rows, near, count = [], 0, 0
+    rows, near = [], []
     for name in [name for name in table.names(results) if name in METHODS]:
         method, cells = METHODS[name], []
         for methods in results.values():
             knobs = next(iter(methods.get(name, {}).values()), {}).get("knobs", {})
             values = [knobs[knob] for knob in method.open if knob in knobs]
-            near += sum(near_end(method, k, knobs[k]) for k in method.open if k in knobs)
-            count += len(values)
+            near += near_ends(method, knobs)
             cells.append(", ".join(f"{value:.2g}" for value in values) or "–")
         rows.append([name, ", ".join(method.open), *cells])
     head = ["method", "settings", *results]
-    said = f"Within a tenth of the end of a range: {near} of {count}.\n"
+    said = f"Within a tenth of the end of a range: {sum(near)} of {len(near)}.\n"
     return folded("Settings that the trials chose", [table.markdown(head, rows), said])
 
 

@@ -101,6 +101,11 @@ def near_end(method: Method, name: str, value: float) -> bool:
     return not 0.1 <= place <= 0.9
 
 
+def near_ends(method: Method, knobs: Knobs) -> list[bool]:
+    """`near_end` of each chosen number of a method."""
+    return [near_end(method, name, knobs[name]) for name in method.open if name in knobs]
+
+
 def validation_nll(method: Method, runs: list[Settings], store: Store) -> float:
     """Validation NLL of a finished trial; infinite if it diverged."""
     answered = answers(method, runs, store)

@@ -62,7 +62,7 @@ def test_the_headline_says_what_was_decided_in_nll(tmp_path):
         "- CIFAR-10, 3,000 pictures, ResNet-8: **EMCMC** better than SGD, SAM; worse than SWA; "
         "not decided: IVON. **EMCMC ×4** alike within 0.01 nats: ensemble 4. Interim: 2 of 3 runs."
     ) in " ".join(text.split())
-    assert "| method | NLL |\n|---|---|\n| SGD | 1.2 |\n" in text
+    assert "| method | NLL |\n| --- | --- |\n| SGD | 1.2 |\n" in text
     assert "[rules](docs/comparison.md)" in text
     assert "holds: 3, alike within the margin: 1, does not hold: 1, not decided" in text
     assert text.count("Claims of the") == 1  # there is nothing of the first edition
