@@ -84,6 +84,8 @@ def draw(found: Outcomes, path: Path) -> None:
     if rest:
         axis = parts[-1].subplots()
         _forest(axis, rest, list(range(len(rest))), "other items: largest and smallest effect")
+        axis.set_xscale("symlog", linthresh=MARGINS[MEASURE])  # effects differ by a thousand
+        axis.set_xlabel("gain in NLL, nats (linear within the margin)", fontsize=7)
         axis.set_yticks(range(len(rest)), [f"{r.item}: {r.text}" for r in rest], fontsize=7)
         axis.set_ylim(len(rest) - 0.5, -0.5)
         for place, row in enumerate(rest):
