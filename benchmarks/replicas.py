@@ -1,14 +1,15 @@
 """Replicas y = 1, 2, 4 against four chains, the ensemble, EMA and SAM, at equal gradients.
 
     python benchmarks/replicas.py plan
-    python benchmarks/replicas.py run --tasks fashion-mlp cifar [--seeds 5] [--methods NAME ...]
+    python benchmarks/replicas.py run --tasks fashion-mlp cifar [--seeds 0 1 2] [--methods NAME ...]
     python benchmarks/replicas.py render
 
 Tasks, splits, batches, settings, budgets and scores are the tournament's; y = 1 is its EMCMC. `run`
 makes what is missing in results/replicas, one file for each (task, method, seed), seed by seed;
-stop it and start it again as you like. "y = 2", "y = 4" and "SAM" are trained and scored here.
-Scores of SGD, EMA, EMCMC, the ensemble and EMCMC ×4 are those of results/tournament: `run` only
-trains their networks again for the largest eigenvalue of the Hessian and the learning coefficient.
+stop it and start it again as you like, also as several processes side by side. "y = 2" and "y = 4"
+are trained and scored here. Scores of the others are those of the tournament and of `emcmc
+reproduce`: of them `run` only measures the largest eigenvalue of the Hessian and the learning
+coefficient, of networks in the store of runs ($EMCMC_RUNS), which it makes where they are missing.
 `render` writes docs/replicas.md.
 """
 
@@ -27,30 +28,30 @@ import torch
 from replicated import flat, train
 from replicated.page import page
 
-from tournament import scores, trajectory
-from tournament.store import write_json
+from tournament import command, scores, trajectory
+from tournament.store import Store, claimed, write_json
 from tournament.tasks import TASKS, Task
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "replicas"
 TOURNAMENT = ROOT / "results" / "tournament" / "own"
+ITEMS = ROOT / "results" / "laptop" / "runs"
 PAGE = ROOT / "docs" / "replicas.md"
 SCORED: dict[str, Callable[[Task, int], train.Trained]] = {
     "y = 4": lambda task, seed: train.replicas(task, seed, 4),
-    "SAM": train.sam,
     "y = 2": lambda task, seed: train.replicas(task, seed, 2),
     "y = 4, coupled always": lambda task, seed: train.replicas(task, seed, 4, "always"),
 }
-NETWORKS = ("SGD", "EMCMC", "ensemble 4", "EMCMC ×4")
-METHODS = ("y = 4", "SAM", "y = 2", *NETWORKS, "y = 4, coupled always")
+NETWORKS = ("SAM", "SGD", "EMCMC", "ensemble 4", "EMCMC ×4")
+METHODS = ("y = 4", "y = 2", *NETWORKS, "y = 4, coupled always")
 FLATNESS_COST = 0.3  # of λ_max and LLC of one network, as a part of a run
 
 
-def run_cell(task: Task, method: str, seed: int) -> dict[str, Any]:
+def run_cell(task: Task, method: str, seed: int, store: Store) -> dict[str, Any]:
     """Scores by readout, where they are not the tournament's, and flatness by network."""
     split = trajectory.data_of(task.name, seed)
     if method in NETWORKS:
-        measured, networks = {}, train.networks(task, method, seed)
+        measured, networks = {}, train.networks(task, method, seed, store)
     else:
         trained = SCORED[method](task, seed)
         networks = trained.networks
@@ -84,15 +85,17 @@ def plan(names: list[str], seeds: int, methods: list[str]) -> str:
 def run(options: argparse.Namespace) -> None:
     """Make the cells that are missing."""
     torch.set_num_threads(1)
+    store = command.store_of(options)
     for name in options.tasks:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             for method in options.methods:
                 file = file_of(options.results, name, method, seed)
-                if file.exists():
-                    continue
-                cell = run_cell(TASKS[name], method, seed)
-                write_json(file, {"task": name, "method": method, "seed": seed, **cell})
-                print(file.relative_to(options.results), flush=True)
+                with claimed(store.folder, f"{name}-{file.stem}") as mine:
+                    if not mine or file.exists():
+                        continue
+                    cell = run_cell(TASKS[name], method, seed, store)
+                    write_json(file, {"task": name, "method": method, "seed": seed, **cell})
+                    print(file.relative_to(options.results), flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -104,15 +107,16 @@ def main(arguments: list[str] | None = None) -> None:
     names = tuple(TASKS)
     parser.add_argument("--tasks", nargs="+", choices=names, default=["fashion-mlp", "cifar"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--store", type=Path, default=None, help="of runs; else $EMCMC_RUNS")
     options = parser.parse_args(arguments)
     if options.part == "plan":
-        print(plan(options.tasks, options.seeds, options.methods))
+        print(plan(options.tasks, len(options.seeds), options.methods))
     elif options.part == "run":
         run(options)
     else:
-        PAGE.write_text(page(options.results, TOURNAMENT, flat.LOCALISATION))
+        PAGE.write_text(page(options.results, (TOURNAMENT, ITEMS), flat.LOCALISATION))
 
 
 if __name__ == "__main__":

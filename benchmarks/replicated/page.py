@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,8 @@ predictive entropy. λ_max is the largest eigenvalue of the Hessian on 512 train
 tensor's size). For an average they are those of one of its networks. Each number is a mean over
 seeds with its standard error.
 
-Made by `benchmarks/replicas.py` (`run`, then `render`) from `results/replicas` and
-`results/tournament`.
+Made by `benchmarks/replicas.py` (`run`, then `render`) from `results/replicas`,
+`results/tournament` and `results/laptop/runs`.
 """
 MEASURES = {"nll": "NLL", "ece": "ECE", "accuracy": "accuracy", "auroc": "AUROC"}
 # label: (file of the scores, where they are, readout, file of the flatness, its network)
@@ -48,7 +49,7 @@ SINGLE = {
     "last θ, y = 4": ("y4", HERE, "last", "y4", "theta"),
     "SGD": ("SGD", THERE, "", "SGD", "theta"),
     "EMA of SGD": ("EMA", THERE, "", "SGD", "ema"),
-    "SAM": ("SAM", HERE, "last", "SAM", "theta"),
+    "SAM": ("SAM", THERE, "", "SAM", "theta"),
 }
 COMPARED = {
     "y = 4": ("y = 1 (EMCMC)", "EMCMC ×4", "ensemble of 4", "SAM"),
@@ -58,14 +59,14 @@ PLANNED, PLANNED_SEEDS = ("fashion-mlp", "cifar"), 5
 Values = dict[int, dict[str, float]]  # by seed, by measure
 
 
-def page(results: Path, tournament: Path, gamma: float) -> str:
-    """The whole page; seeds that only one side has are left out of its table."""
+def page(results: Path, others: Sequence[Path], gamma: float) -> str:
+    """The whole page; `others` are folders of scores that were made elsewhere."""
     lines = [INTRO.format(gamma=gamma)]
     folders = sorted(path for path in results.iterdir() if path.is_dir())
     lines += [state({folder.name: len(seeds_of(folder)) for folder in folders}), ""]
     for folder in folders:
         rows = {
-            label: values(folder, tournament / folder.name, *spec)
+            label: values(folder, [other / folder.name for other in others], *spec)
             for label, spec in {**AVERAGES, **SINGLE}.items()
         }
         rows = {label: by_seed for label, by_seed in rows.items() if by_seed}
@@ -83,23 +84,44 @@ def state(seeds: Mapping[str, int]) -> str:
 
 
 def values(
-    folder: Path, tournament: Path, scores: str, where: str, readout: str, flat: str, network: str
+    folder: Path,
+    others: Sequence[Path],
+    scores: str,
+    where: str,
+    readout: str,
+    flat: str,
+    network: str,
 ) -> Values:
     """What there is of one row, for the seeds of which y = 4 has results."""
     by_seed: Values = {}
     for seed in seeds_of(folder):
-        file = (folder if where == HERE else tournament) / f"{scores}-{seed}.json"
-        if not file.exists():
+        name = f"{scores}-{seed}.json"
+        if where == HERE:
+            record = read(folder / name)
+            measured = record and record["scores"][readout]
+        else:
+            measured = measures_of([other / name for other in others])
+        if measured is None:
             continue
-        record = json.loads(file.read_text())
-        measured = record["scores"][readout] if where == HERE else record["measures"]
         by_seed[seed] = {name: measured[name] for name in MEASURES if name in measured}
-        other = folder / f"{flat}-{seed}.json"
-        if other.exists():
-            flatness = json.loads(other.read_text())["flatness"][network]
+        if (record := read(folder / f"{flat}-{seed}.json")) is not None:
+            flatness = record["flatness"][network]
             by_seed[seed]["top"] = flatness["largest_eigenvalue"]
             by_seed[seed]["llc"] = flatness["learning_coefficient"]
     return by_seed
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """A record, or None if there is none."""
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def measures_of(files: Sequence[Path]) -> dict[str, float] | None:
+    """Measures in the first of these files that exists: of the tournament, or of an item's job."""
+    for file in files:
+        if (record := read(file)) is not None:
+            return dict(record.get("result", record)["measures"])
+    return None
 
 
 def seeds_of(folder: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""Training at the tournament's settings, by y replicas, by SAM, and of networks for flatness.
+"""Training by y replicas at the tournament's settings, and networks of the tournament's runs.
 
 Data, network, batches, lr, prior, temperature, noise and budget are the tournament's: the course of
 a run is its `schedule`, and its settings are those of EMCMC by `own.knobs`.
@@ -18,9 +18,11 @@ from entropy_mcmc import EntropyMCMC
 from tournament import methods, own, readouts, schedule, trajectory
 from tournament.optimizers import build
 from tournament.settings import Settings
+from tournament.store import Store
 from tournament.tasks import Task
 
 SAMPLES = 8  # networks kept, as of EMCMC
+WANTED = {"SGD": ("theta", "ema"), "EMCMC": ("theta", "guide")}  # networks by method; else θ
 
 
 @dataclass
@@ -83,44 +85,24 @@ def sample_steps(steps: int, y: int, noise_from: float) -> list[int]:
     return [end // y * y - 1 for end in ends]
 
 
-def sam(task: Task, seed: int) -> Trained:
-    """SAM as the tournament has it: SGD's settings, half of its steps."""
-    settings = settings_of(task, "SAM", seed)
-    split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
-    gradients, refreshed = lengths(settings, task, model)
-    steps = gradients // settings.gradients_per_step
-    optimizer = build(settings, task, model.parameters(), task.train, steps)
-    for step in range(steps):
-        trajectory.drive(optimizer, settings, step, steps)
-        trajectory.advance(model, optimizer, settings, split, task, step)
-    last = refreshed_copy(model, split, refreshed)
-    return Trained({"last": readouts.ask(last, split)[None]}, {"theta": last})
+def networks(task: Task, name: str, seed: int, store: Store) -> dict[str, nn.Module]:
+    """Last networks of the first chain of a method of the tournament: of its run in the store.
 
-
-def networks(task: Task, name: str, seed: int) -> dict[str, nn.Module]:
-    """Networks of a method whose scores the tournament has: of its first chain.
-
-    "SGD" also has its moving average, "EMCMC" its guide.
+    "SGD" also has its moving average, "EMCMC" its guide. A run that is missing is made, one that a
+    store kept without weights made again.
     """
     settings = settings_of(task, name, seed)
     split, model = trajectory.data_of(task.name, seed), trajectory.network(settings)
-    steps, refreshed = lengths(settings, task, model)
-    optimizer = build(settings, task, model.parameters(), task.train, steps)
-    average = readouts.vector(model).clone()
-    rate = 1 / max(1.0, settings.average * steps)
-    for step in range(steps):
-        trajectory.drive(optimizer, settings, step, steps)
-        trajectory.learn(model, optimizer, *batch(split, task, settings, step), task)
-        average.lerp_(readouts.vector(model), rate)
-    networks = {"theta": refreshed_copy(model, split, refreshed)}
-    if name == "SGD":
-        nn.utils.vector_to_parameters(average, model.parameters())
-        networks["ema"] = refreshed_copy(model, split, refreshed)
-    if name == "EMCMC":
-        assert isinstance(optimizer, EntropyMCMC)
-        with optimizer.guide():
-            networks["guide"] = refreshed_copy(model, split, max(2, refreshed // SAMPLES))
-    return networks
+    _, refreshed = lengths(settings, task, model)
+    store.make_all([settings])
+    weights = store.read(settings).weights or trajectory.run(settings).weights
+    made = {}
+    for network in WANTED.get(name, ("theta",)):
+        values = torch.from_numpy(weights[network])
+        nn.utils.vector_to_parameters(values.clone(), model.parameters())
+        rows = refreshed // SAMPLES if network == "guide" else refreshed
+        made[network] = refreshed_copy(model, split, rows)
+    return made
 
 
 def batch(split: Any, task: Task, settings: Settings, step: int) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,8 +20,6 @@ from tournament.settings import Settings
 from tournament.store import Store
 from tournament.tasks import TASKS, Task
 from tournament.trials import Search
-
-PAUSE = 2.0  # seconds between two looks for a run that another process is making
 
 
 def job(
@@ -104,13 +101,11 @@ def _measured(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
     store = store_of(place)
     runs = _runs(settings, store)
     while runs.knobs is None:
-        for run in runs.wanted:
-            _made(run, store)
+        store.make_all(runs.wanted)
         runs = _runs(settings, store)
     known = scores_of(runs, settings, place) if store.missing(runs.wanted) else None
     if known is None:
-        for run in runs.wanted:
-            _made(run, store)
+        store.make_all(runs.wanted)
         known = leagues.scored(runs.method, runs.wanted, store)
     if known["diverged"]:
         return {"diverged": "a weight or an output stopped being finite"}
@@ -128,11 +123,6 @@ def scores_of(runs: Runs, settings: Mapping[str, Any], place: Place) -> dict[str
         return None
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found if found["runs"] == [run.key for run in runs.wanted] else None
-
-
-def _made(run: Settings, store: Store) -> None:
-    while not store.has(run) and not store.make(run):
-        time.sleep(PAUSE)
 
 
 def store_of(place: Place) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,9 +51,22 @@ def unavailable(study: Study, size: str, place: Place) -> str | None:
 
 def jobs(study: Study, size: str) -> list[Job]:
     """Every variant with every seed; all variants of a seed before the next seed."""
-    return [
-        _job(study, v, seed, size) for seed in range(_seeds(study, size)) for v in study.variants
-    ]
+    variants = _sharing_last(study.variants)
+    return [_job(study, v, seed, size) for seed in range(_seeds(study, size)) for v in variants]
+
+
+def _sharing_last(variants: Sequence[Variant]) -> list[Variant]:
+    """Variants that only read off other variants' runs at the end: no process waits for them."""
+    seen: set[tuple[Any, ...]] = set()
+    first: list[Variant] = []
+    sharing: list[Variant] = []
+    for variant in variants:
+        method = methods.by_name(variant.method)
+        runs = (variant.task, method.optimizer, method.chains, str(method.fixed))
+        own = (str(variant.changes), str(variant.method_changes))
+        (sharing if (*runs, *own) in seen else first).append(variant)
+        seen.add((*runs, *own))
+    return [*first, *sharing]
 
 
 def _seeds(study: Study, size: str) -> int:

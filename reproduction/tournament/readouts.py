@@ -123,6 +123,16 @@ class Recorder:
             read_out["draws"] = np.concatenate([self._drawn(optimizer, i) for i in range(DRAWS)])
         return read_out
 
+    def weights(self, optimizer: Optimizer) -> dict[str, np.ndarray]:
+        """The last networks as vectors: θ, its moving average, the guide; without statistics."""
+        kept = {"theta": vector(self.model)}
+        if self.ema is not None and self.settings.cycles == 1:
+            kept["ema"] = self.ema
+        if isinstance(optimizer, EntropyMCMC):
+            with optimizer.guide():
+                kept["guide"] = vector(self.model)
+        return {name: values.numpy() for name, values in kept.items()}
+
     def _drawn(self, optimizer: Any, number: int) -> np.ndarray:
         with optimizer.sampled(number):
             weights = vector(self.model)

@@ -7,6 +7,7 @@ A lock that dies with its process lets several workers share one store.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +21,20 @@ from tournament import trajectory
 from tournament.data import Data
 from tournament.settings import Settings, as_dict
 
+PAUSE = 2.0  # seconds between two looks for a run that another process is making
+WEIGHTS = "weights_"  # begins the names of weights among the arrays of a run
+
 
 @dataclass(frozen=True)
 class Stored:
-    """A finished trajectory: its record and the outputs by readout."""
+    """A finished trajectory: its record, the outputs by readout, and its last networks.
+
+    Runs of stores that are older than the weights have none.
+    """
 
     record: dict[str, Any]
     outputs: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray]
 
     @property
     def diverged(self) -> bool:
@@ -53,13 +61,23 @@ class Store:
         """A finished run."""
         record = json.loads(self._record(settings).read_text())
         if record["diverged"]:
-            return Stored(record, {})
+            return Stored(record, {}, {})
         with np.load(self._arrays(settings), allow_pickle=False) as arrays:
-            return Stored(record, {name: arrays[name] for name in arrays.files})
+            names = [name for name in arrays.files if not name.startswith(WEIGHTS)]
+            kept = [name for name in arrays.files if name.startswith(WEIGHTS)]
+            weights = {name.removeprefix(WEIGHTS): arrays[name] for name in kept}
+            return Stored(record, {name: arrays[name] for name in names}, weights)
+
+    def make_all(self, wanted: Iterable[Settings]) -> None:
+        """Make what is missing; what other processes are making is waited for, last."""
+        wanted = list(wanted)
+        while left := self.missing(wanted):
+            if not any([self.make(settings) for settings in left]):
+                time.sleep(PAUSE)
 
     def make(self, settings: Settings) -> bool:
         """Run and write, unless it is there or another worker has it; True if it was made."""
-        with self._claimed(settings) as mine:
+        with claimed(self.folder, settings.key) as mine:
             if not mine or self.has(settings):
                 return False
             split = trajectory.data_of(settings.task, settings.seed)
@@ -70,7 +88,8 @@ class Store:
         """Outputs first, record last, each moved into place when complete."""
         if not made.diverged:
             part = self._arrays(settings).with_suffix(".part.npz")
-            np.savez(part, **made.outputs, **targets_of(split))
+            weights = {WEIGHTS + name: values for name, values in made.weights.items()}
+            np.savez(part, **made.outputs, **targets_of(split), **weights)
             part.replace(self._arrays(settings))
         record = {
             "settings": as_dict(settings),
@@ -82,24 +101,26 @@ class Store:
         }
         write_json(self._record(settings), record)
 
-    @contextmanager
-    def _claimed(self, settings: Settings) -> Iterator[bool]:
-        lock = FileLock(self.folder / f"{settings.key}.lock")
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
-
     def _record(self, settings: Settings) -> Path:
         return self.folder / f"{settings.key}.json"
 
     def _arrays(self, settings: Settings) -> Path:
         return self.folder / f"{settings.key}.npz"
+
+
+@contextmanager
+def claimed(folder: Path, name: str) -> Iterator[bool]:
+    """Whether this process alone may make what has this name; the claim dies with the process."""
+    lock = FileLock(folder / f"{name}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def targets_of(split: Data) -> dict[str, np.ndarray]:

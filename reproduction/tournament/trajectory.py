@@ -32,6 +32,7 @@ class Run:
     Attributes:
         outputs: By readout ("last", "samples", "ema", …): outputs of networks, (networks, rows,
             outputs), rows in the order validation, test, OOD.
+        weights: The last networks ("theta", "ema", "guide"), each one vector.
         cost: Examples passed forward and backward, refresh included, AdamW start not.
         seconds: Wall time.
         train_loss: Mean loss over the last tenth of the steps.
@@ -39,6 +40,7 @@ class Run:
     """
 
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
     cost: float = 0.0
     seconds: float = 0.0
     train_loss: float = float("nan")
@@ -199,7 +201,7 @@ def _go(settings: Settings, task: Task, split: Data, model: nn.Module, made: Run
     if settings.after is not None:
         made.cost += _ended(settings.after)[1]
     made.train_loss = float(np.mean(losses[-max(1, steps // 10) :]))
-    made.outputs = recorder.outputs(optimizer)
+    made.outputs, made.weights = recorder.outputs(optimizer), recorder.weights(optimizer)
     if not all(np.isfinite(values).all() for values in made.outputs.values()):
         raise FloatingPointError("outputs are not finite")
 

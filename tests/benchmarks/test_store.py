@@ -8,7 +8,7 @@ import pytest
 from tournament import command, extra, leagues, page, plan, readme, table, trials
 from tournament.methods import METHODS, thinned, trajectories
 from tournament.settings import Settings
-from tournament.store import Store
+from tournament.store import Store, claimed
 from tournament.work import work
 
 FEW = ("SGD", "iterates", "SGHMC", "EMCMC", "ensemble 2")
@@ -55,9 +55,27 @@ def test_a_run_is_made_once(tiny, tmp_path):
     assert store.missing([settings, settings]) == [settings]
     assert store.make(settings)
     assert not store.make(settings)
-    with store._claimed(Settings("tiny", 1, "sgd", 1, 0.1)) as mine:
+    other = Settings("tiny", 1, "sgd", 1, 0.1)
+    with claimed(tmp_path, other.key) as mine:
         assert mine
-        assert not store.make(Settings("tiny", 1, "sgd", 1, 0.1))
+        assert not store.make(other)
+
+
+def test_what_another_process_makes_is_waited_for_last(tiny, tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    taken, free = (Settings("tiny", seed, "sgd", 1, 0.1) for seed in (0, 1))
+    had = []
+
+    def pause(_):
+        had.append((store.has(taken), store.has(free)))
+        other.__exit__(None, None, None)  # the other process ends without a result
+
+    monkeypatch.setattr("tournament.store.time.sleep", pause)
+    other = claimed(tmp_path, taken.key)
+    assert other.__enter__()
+    store.make_all([taken, free])
+    assert had == [(False, True)]
+    assert store.has(taken)
 
 
 def test_a_diverged_run_is_stored_and_scored(tiny, few, tmp_path):

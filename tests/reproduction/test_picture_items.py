@@ -9,12 +9,13 @@ import torch
 
 from entropy_mcmc.data import Batches, load
 from entropy_mcmc.run.methods import METHODS
-from entropy_mcmc_reproduction import cifar, pictures, pilot, search
+from entropy_mcmc_reproduction import cifar, pictures, pilot, search, study_items
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.jobs import Place, ordered, pending
 from entropy_mcmc_reproduction.methods import ENTRIES, config, resolved
 from entropy_mcmc_reproduction.running import reproduce
 from entropy_mcmc_reproduction.scale import scale
+from entropy_mcmc_reproduction.study_items import STUDIES
 from entropy_mcmc_reproduction.text import UNDECIDED
 
 pytest.importorskip("ivon", reason="ivon-opt is not installed: pip install -e reproduction")
@@ -150,3 +151,11 @@ def test_pictures_are_laid_out_for_convolutions_and_otherwise_unchanged():
     batch, _ = next(iter(Batches(train, 16, seed=0)))
     for found in (train.inputs, test.inputs, batch):
         assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_methods_that_share_a_run_come_after_those_that_make_it():
+    names = [job.name.rpartition("/")[2] for job in study_items.jobs(STUDIES["cifar"], "laptop")]
+    assert names[:18][-4:] == ["EMA-0", "iterates-0", "guide-0", "iterates-x4-0"]
+    assert sorted(names) == sorted(
+        f"{variant.label}-{seed}" for variant in STUDIES["cifar"].variants for seed in range(8)
+    )
