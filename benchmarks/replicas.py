@@ -2,15 +2,16 @@
 
     python benchmarks/replicas.py plan
     python benchmarks/replicas.py run --tasks fashion-mlp cifar [--seeds 0 1 2] [--methods NAME ...]
+    python benchmarks/replicas.py flatness --tasks fashion-mlp cifar [--seeds ...] [--methods ...]
     python benchmarks/replicas.py render
 
 Tasks, splits, batches, settings, budgets and scores are the tournament's; y = 1 is its EMCMC. `run`
-makes what is missing in results/replicas, one file for each (task, method, seed), seed by seed;
-stop it and start it again as you like, also as several processes side by side. "y = 2" and "y = 4"
-are trained and scored here. Scores of the others are those of the tournament and of `emcmc
-reproduce`: of them `run` only measures the largest eigenvalue of the Hessian and the learning
-coefficient, of networks in the store of runs ($EMCMC_RUNS), which it makes where they are missing.
-`render` writes docs/replicas.md.
+trains and scores "y = 2" and "y = 4": one file in results/replicas for each (task, method, seed).
+Scores of the others are those of the tournament and of `emcmc reproduce`. `flatness` measures the
+largest eigenvalue of the Hessian and the learning coefficient of the networks of all of them; the
+store of runs ($EMCMC_RUNS) has them, and those that are missing are made. Both make what is missing
+and can be stopped and started again, also as several processes side by side. `render` writes
+docs/replicas.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
 
 import torch
 from replicated import flat, train
-from replicated.page import page
+from replicated.page import page, read
 
 from tournament import command, scores, trajectory
 from tournament.store import Store, claimed, write_json
@@ -47,22 +48,51 @@ METHODS = ("y = 4", "y = 2", *NETWORKS, "y = 4, coupled always")
 FLATNESS_COST = 0.3  # of λ_max and LLC of one network, as a part of a run
 
 
-def run_cell(task: Task, method: str, seed: int, store: Store) -> dict[str, Any]:
-    """Scores by readout, where they are not the tournament's, and flatness by network."""
+def score(task: Task, method: str, seed: int, store: Store, file: Path) -> None:
+    """Train replicas: their scores by readout to the file, their networks to the store."""
+    trained = SCORED[method](task, seed)
     split = trajectory.data_of(task.name, seed)
-    if method in NETWORKS:
-        measured, networks = {}, train.networks(task, method, seed, store)
+    y = [part.numpy() for part in (split.validation.y, split.test.y)]
+    sizes = [len(split.validation.x), len(split.test.x), *map(len, split.ood)]
+    measured = {
+        name: scores.measures(scores.divided(values, sizes, y))
+        for name, values in trained.outputs.items()
+    }
+    train.keep(trained.networks, weights_of(store, task.name, file))
+    write(file, task.name, method, seed, measured, {})
+
+
+def flatten(task: Task, method: str, seed: int, store: Store, file: Path) -> None:
+    """Measure the flatness of a method's networks; each is written as it comes."""
+    record = read(file) or {"scores": {}, "flatness": {}}
+    if set(wanted(method)) <= set(record["flatness"]):
+        return
+    if method in SCORED:
+        networks = train.kept(task, seed, weights_of(store, task.name, file))
+        networks = networks or SCORED[method](task, seed).networks
     else:
-        trained = SCORED[method](task, seed)
-        networks = trained.networks
-        y = [part.numpy() for part in (split.validation.y, split.test.y)]
-        sizes = [len(split.validation.x), len(split.test.x), *map(len, split.ood)]
-        measured = {
-            name: scores.measures(scores.divided(values, sizes, y))
-            for name, values in trained.outputs.items()
-        }
-    flatness = {name: flat.measured(net, split.train, seed) for name, net in networks.items()}
-    return {"scores": measured, "flatness": flatness}
+        networks = train.networks(task, method, seed, store)
+    for name in wanted(method):
+        if name not in record["flatness"]:
+            split = trajectory.data_of(task.name, seed)
+            record["flatness"][name] = flat.measured(networks[name], split.train, seed)
+            write(file, task.name, method, seed, record["scores"], record["flatness"])
+
+
+def wanted(method: str) -> tuple[str, ...]:
+    """Names of a method's networks."""
+    return train.WANTED.get(method, ("theta", "guide") if method in SCORED else ("theta",))
+
+
+def weights_of(store: Store, task: str, file: Path) -> Path:
+    """Where the networks of a cell of replicas are."""
+    return store.folder / f"replicas-{task}-{file.stem}.npz"
+
+
+def write(file: Path, task: str, method: str, seed: int, measured: Any, flatness: Any) -> None:
+    """One cell."""
+    about = {"task": task, "method": method, "seed": seed}
+    write_json(file, {**about, "scores": measured, "flatness": flatness})
 
 
 def file_of(folder: Path, task: str, method: str, seed: int) -> Path:
@@ -83,19 +113,23 @@ def plan(names: list[str], seeds: int, methods: list[str]) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the cells that are missing."""
+    """Make the scores or the flatness that is missing."""
     torch.set_num_threads(1)
     store = command.store_of(options)
     for name in options.tasks:
         for seed in options.seeds:
             for method in options.methods:
                 file = file_of(options.results, name, method, seed)
-                with claimed(store.folder, f"{name}-{file.stem}") as mine:
-                    if not mine or file.exists():
+                with claimed(store.folder, f"replicas-{name}-{file.stem}") as mine:
+                    if not mine:
                         continue
-                    cell = run_cell(TASKS[name], method, seed, store)
-                    write_json(file, {"task": name, "method": method, "seed": seed, **cell})
-                    print(file.relative_to(options.results), flush=True)
+                    before = read(file)
+                    if options.part == "flatness":
+                        flatten(TASKS[name], method, seed, store, file)
+                    elif method in SCORED and before is None:
+                        score(TASKS[name], method, seed, store, file)
+                    if read(file) != before:
+                        print(file.relative_to(options.results), flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -103,7 +137,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("plan", "run", "render"))
+    parser.add_argument("part", choices=("plan", "run", "flatness", "render"))
     names = tuple(TASKS)
     parser.add_argument("--tasks", nargs="+", choices=names, default=["fashion-mlp", "cifar"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -113,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.part == "plan":
         print(plan(options.tasks, len(options.seeds), options.methods))
-    elif options.part == "run":
+    elif options.part in ("run", "flatness"):
         run(options)
     else:
         PAGE.write_text(page(options.results, (TOURNAMENT, ITEMS), flat.LOCALISATION))

@@ -7,7 +7,9 @@ a run is its `schedule`, and its settings are those of EMCMC by `own.knobs`.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,34 @@ def networks(task: Task, name: str, seed: int, store: Store) -> dict[str, nn.Mod
         rows = refreshed // SAMPLES if network == "guide" else refreshed
         made[network] = refreshed_copy(model, split, rows)
     return made
+
+
+def keep(networks: Mapping[str, nn.Module], file: Path) -> None:
+    """Store networks, with the statistics of batch norm."""
+    arrays = {
+        f"{name}/{key}": value.numpy()
+        for name, network in networks.items()
+        for key, value in network.state_dict().items()
+    }
+    part = file.with_suffix(".part.npz")
+    np.savez(part, **arrays)
+    part.replace(file)
+
+
+def kept(task: Task, seed: int, file: Path) -> dict[str, nn.Module]:
+    """Networks that `keep` stored; none if there is no such file."""
+    if not file.exists():
+        return {}
+    states: dict[str, dict[str, Tensor]] = {}
+    with np.load(file, allow_pickle=False) as arrays:
+        for path in arrays.files:
+            name, _, key = path.partition("/")
+            states.setdefault(name, {})[key] = torch.from_numpy(arrays[path])
+    networks = {}
+    for name, state in states.items():
+        networks[name] = trajectory.network(settings_of(task, "EMCMC", seed))
+        networks[name].load_state_dict(state)
+    return networks
 
 
 def batch(split: Any, task: Task, settings: Settings, step: int) -> tuple[Tensor, Tensor]:

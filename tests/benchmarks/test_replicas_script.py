@@ -32,6 +32,7 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
     monkeypatch.setattr(script.flat, "measured", lambda *_: FLAT)
     methods = list(script.METHODS)
     options = script.argparse.Namespace(
+        part="run",
         tasks=["tiny-bn"],
         seeds=[0, 1],
         results=tmp_path / "results",
@@ -39,16 +40,25 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
         store=tmp_path / "store",
     )
     script.run(options)
-    assert len(capsys.readouterr().out.splitlines()) == 2 * len(methods)
+    assert len(capsys.readouterr().out.splitlines()) == 2 * len(script.SCORED)
     script.run(options)
     assert capsys.readouterr().out == ""
     cell = json.loads((tmp_path / "results" / "tiny-bn" / "y4-0.json").read_text())
     assert set(cell["scores"]) == {"samples", "last", "guide"}
     assert cell["scores"]["samples"]["networks"] == 8
     assert cell["scores"]["guide"]["networks"] == 1
+    assert cell["flatness"] == {}
+    options.part = "flatness"
+    script.run(options)
+    assert len(capsys.readouterr().out.splitlines()) == 2 * len(methods)
+    script.run(options)
+    assert capsys.readouterr().out == ""
     again = json.loads((tmp_path / "results" / "tiny-bn" / "SGD-1.json").read_text())
     assert again["scores"] == {}
     assert set(again["flatness"]) == {"theta", "ema"}
+    again = json.loads((tmp_path / "results" / "tiny-bn" / "y4-0.json").read_text())
+    assert again["scores"] == cell["scores"]
+    assert set(again["flatness"]) == {"theta", "guide"}
     scores = tmp_path / "items" / "tiny-bn"  # as an item of the reproduction leaves them
     scores.mkdir(parents=True)
     for seed, nll in enumerate((0.5, 0.7)):
@@ -59,6 +69,19 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
     assert "| one network: SAM | 0.6 ± 0.1 |" in page
     assert "guide, y = 4 minus SAM" in page
     assert "(fashion-mlp: 0 of 5 seeds; cifar: 0 of 5 seeds). Differences of single seeds" in page
+
+
+@short_horizon
+def test_networks_of_replicas_are_kept_with_their_statistics(script, tiny, tmp_path):
+    trained = script.train.replicas(tiny["tiny-bn"], 0, 2)
+    file = tmp_path / "y2.npz"
+    assert script.train.kept(tiny["tiny-bn"], 0, file) == {}
+    script.train.keep(trained.networks, file)
+    again = script.train.kept(tiny["tiny-bn"], 0, file)
+    assert set(again) == {"theta", "guide"}
+    for name, network in trained.networks.items():
+        state = again[name].state_dict()
+        assert all(torch.equal(state[key], value) for key, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize("task", ["tiny", "tiny-bn"])
