@@ -14,7 +14,6 @@ from effective.linear import Quadratic
 from effective.measure import Place
 from effective.targets import Target
 
-GRADIENTS = 40_000  # about so many of each of four NUTS chains
 STARTS = 16  # draws that are kept on the disk, beside the results
 SLOWEST, STIFFEST = 0.2, 2.0  # two modes: the crossing is slower than any curvature says
 
@@ -73,7 +72,7 @@ def nuts_reference(target: Target, seed: int) -> tuple[Any, Any, float]:
     """Draws to start from, variances of what is observed, and the mean relative error of one."""
     full = replace(target, batch=None, observe=lambda t: t)
     jitter = 0.01 * torch.randn(4, target.dim, generator=torch.Generator().manual_seed(seed))
-    place = Place(1.0, 1.0, GRADIENTS, (target.first() + jitter).numpy(), seed)
+    place = Place(1.0, 1.0, target.reference, (target.first() + jitter).numpy(), seed)
     draws = others.run(full, "blackjax NUTS", 1.0, place).draws
     shown = target.observe(draws).astype(np.float64)
     flat = shown.reshape(-1, shown.shape[-1])
