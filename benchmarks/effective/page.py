@@ -33,8 +33,8 @@ blackjax and posteriors; the first one the ESS per second, where that was measur
   So the best step size is found within about 30 %.
 - Variances are exact (Gaussians), from quadrature (two modes), or those of a NUTS run of four
   chains of about 40,000 gradients each (network: 160,000).
-- The network was first one of 6 units on the Yacht table with noise 0.1: condition 39,000, and after
-  3,000 gradients one of 18 samplers could be judged. Red wines, whose noise is larger, with longer
+- The network was first one of 6 units on the Yacht table with noise 0.1: condition 39,000, and of
+  18 samplers one could be judged after 3,000 gradients. Red wines, with more noise, and longer
   runs took its place, for that reason alone.
 - All chains start from draws of the target. NUTS and MCLMC start adapted. Nobody's warm-up,
   burn-in (a fifth of each run) and compilation is counted.

@@ -12,6 +12,7 @@ from tournament import stats
 
 # Logarithms of curvatures, and of the local learning coefficient; alike within 10 %.
 FLATNESS = {"lambda_max": "λ_max", "trace": "trace", "fisher": "Fisher trace", "llc": "LLC"}
+FLATNESS["rise"] = "rise of the training NLL"
 NAMES = {
     **{"nll": "NLL", "ece": "ECE", "auroc": "AUROC", "accuracy": "accuracy"},
     "train_nll": "mean training NLL of the run",

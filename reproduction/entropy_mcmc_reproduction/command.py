@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from entropy_mcmc_reproduction.scale import SCALES
+from entropy_mcmc_reproduction.items import SCALES
 
 
 def main(argv: list[str]) -> int:
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Make tables and figures of the paper. Interrupted, the same command goes on.",
         epilog="example: emcmc reproduce synthetic --scale smoke",
     )
-    parser.add_argument("items", nargs="*", help="items, `search`, or `all`; see --list")
+    parser.add_argument("items", nargs="*", help="items, or `all`; see --list")
     parser.add_argument("--scale", choices=SCALES, default="laptop", help="size (default laptop)")
     parser.add_argument("--list", action="store_true", help="list the items")
     parser.add_argument("--results", default="results", help="folder of results (default results)")

@@ -62,23 +62,31 @@ def jobs(scale: str, place: Place) -> list[Job]:
 
 def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Measures of every role at the level that all roles of this seed reach."""
-    runs: dict[str, list[Checkpoint]] = {}
-    for name in settings["methods"]:
-        runs |= checkpoints(name, settings)
-    aim = level({role: [c.train_nll for c in kept] for role, kept in runs.items()})
+    runs, aim, chosen = matched_runs(settings)
     split = trajectory.data_of(settings["task"], settings["seed"])
-    model = TASKS[settings["task"]].network()
+    model = TASKS[settings["task"]].network().to(trajectory.device())
     roles = {}
-    for role, kept in runs.items():
-        chosen, last = kept[nearest([c.train_nll for c in kept], aim)], kept[-1]
-        nn.utils.vector_to_parameters(chosen.weights.clone(), model.parameters())
+    for role, at in chosen.items():
+        nn.utils.vector_to_parameters(at.weights.clone(), model.parameters())
         roles[role] = {
-            "step": chosen.step,
-            "train_nll": chosen.train_nll,
-            "last_train_nll": last.train_nll,
+            "step": at.step,
+            "train_nll": at.train_nll,
+            "last_train_nll": runs[role][-1].train_nll,
             "measures": measured(model, split, settings),
         }
     return {"level": aim, "roles": roles}
+
+
+def matched_runs(
+    settings: Mapping[str, Any],
+) -> tuple[dict[str, list[Checkpoint]], float, dict[str, Checkpoint]]:
+    """Checkpoints by role, the level that all roles reach, and each role's nearest to it."""
+    runs: dict[str, list[Checkpoint]] = {}
+    for name in settings["methods"]:
+        runs |= checkpoints(name, settings)
+    curves = {role: [c.train_nll for c in kept] for role, kept in runs.items()}
+    aim = level(curves)
+    return runs, aim, {role: runs[role][nearest(curve, aim)] for role, curve in curves.items()}
 
 
 def checkpoints(name: str, settings: Mapping[str, Any]) -> dict[str, list[Checkpoint]]:
@@ -174,5 +182,4 @@ ITEM = Item(
     "Fig. 4, by another measure",
     jobs,
     flatness_view.show,
-    second_edition=True,
 )

@@ -89,12 +89,7 @@ def _table(name: str, outcome: dict[str, Any]) -> str:
 
 
 def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Counts of decisions, the two editions apart."""
-    lines = []
-    for edition, second in (("first", False), ("second", True)):
-        some = [o for name, o in found.items() if item(name).second_edition == second]
-        decisions = Counter(v["decision"] for outcome in some for v in outcome["verdicts"])
-        counts = ", ".join(f"{name}: {decisions[name]}" for name in DECISIONS)
-        if some:
-            lines.append(f"Claims of the {edition} edition, the paper's and ours — {counts}.")
-    return lines
+    """Counts of decisions."""
+    decisions = Counter(v["decision"] for outcome in found.values() for v in outcome["verdicts"])
+    counts = ", ".join(f"{name}: {decisions[name]}" for name in DECISIONS)
+    return [f"All claims, the paper's and ours — {counts}."]

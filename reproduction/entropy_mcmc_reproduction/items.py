@@ -11,6 +11,7 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read
 
+SCALES = ("smoke", "laptop", "paper")
 Results = Mapping[str, dict[str, Any]]
 Draw = Callable[[Path], None]
 
@@ -52,7 +53,6 @@ class Item:
         jobs: (scale name, place) → the jobs it needs.
         show: (results by job name, scale name) → the outcome.
         unavailable: scale name → why it cannot run here, or None.
-        second_edition: Whether it follows docs/protocol.md.
     """
 
     title: str
@@ -60,7 +60,6 @@ class Item:
     jobs: Callable[[str, Place], list[Job]]
     show: Callable[[Results, str], Outcome]
     unavailable: Callable[[str, Place], str | None] = lambda scale, place: None
-    second_edition: bool = False
 
 
 # Item → its module in this package, which has one ITEM or makes items by name.
@@ -68,19 +67,8 @@ MODULES = {
     "smoothing": "smoothing",
     "synthetic": "synthetic",
     "logistic": "logistic",
-    "pilot": "pilot",
-    "spectrum": "spectrum",
-    "interpolation": "interpolation",
-    "surface": "surface",
-    "classification": "classification",
-    "corruption": "corruption",
-    "imagenet": "imagenet",
-    "ood": "ood",
-    "calibration": "calibration",
-    "ablation-augmentation": "ablation_augmentation",
-    "fashion": "fashion",
-    # By docs/protocol.md.
     "cifar": "study_items",
+    "cifar100": "study_items",
     "fashion-mlp": "study_items",
     "fashion-cnn": "study_items",
     "cifar-augmented": "study_items",
@@ -90,6 +78,9 @@ MODULES = {
     "fashion-cnn-60k": "study_items",
     "regression": "regression",
     "flatness": "flatness_matched",
+    "neighbourhood": "neighbourhood",
+    "corruption": "corruption",
+    "imagenet": "imagenet",
     "warm-up": "study_items",
     "temperature": "study_items",
     "gibbs": "study_items",

@@ -17,8 +17,6 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError, NonFiniteError, StateError
 from entropy_mcmc.posterior.atomic_files import WriterLock, atomic
 
-# Settings of older results name functions by where this package was then.
-RENAMED = ("entropy_mcmc.reproduce.", "entropy_mcmc_reproduction.")
 VERSIONED = ("torch", "numpy", "scipy", "scikit-learn", "entropy-mcmc", "ivon-opt")
 
 
@@ -78,7 +76,7 @@ def result_of(place: Place, name: str) -> dict[str, Any]:
 def _stored(path: Path) -> tuple[Any, dict[str, Any]]:
     """Settings and result."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8").replace(*RENAMED))
+        stored = json.loads(path.read_text(encoding="utf-8"))
         return stored["settings"], dict(_loose(stored["result"]))
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is damaged ({error}); delete it to compute it again") from error

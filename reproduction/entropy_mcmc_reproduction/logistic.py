@@ -211,5 +211,4 @@ ITEM = Item(
     jobs,
     logistic_view.show,
     unavailable,
-    second_edition=True,
 )

@@ -13,8 +13,6 @@ from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction import effects
 from entropy_mcmc_reproduction.items import MODULES, Draw, Item, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place
-from entropy_mcmc_reproduction.methods import ENTRIES
-from entropy_mcmc_reproduction.scale import scale
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED, markdown
 
 PICTURES = Path("pictures/reproduction")
@@ -22,10 +20,8 @@ PICTURES = Path("pictures/reproduction")
 _HEAD = """\
 # Reproduction: what the paper claims, and what was measured
 
-Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. Items of
-the **second edition** follow the [protocol](protocol.md), which was written before their runs.
-Items of the first edition rest on the old one, whose faults the protocol lists: read their verdicts
-as "with that set-up". They go when their runs by the new protocol exist."""
+Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. All items
+follow the [protocol](protocol.md), which was written before their runs."""
 
 _READING = """\
 A dot is the mean gain of the claim's first method over its second, the line its 95 % interval over
@@ -42,15 +38,13 @@ export EMCMC_RUNS=...                    # store of runs, shared with the tourna
 emcmc reproduce --list                   # the items
 emcmc reproduce regression --scale {size}   # interrupted, the same command goes on
 emcmc reproduce cifar --stored           # what the tournament has of it; trains nothing
-emcmc reproduce search --scale {size}    # first edition: tunes every method
 emcmc reproduce all --scale {size}
-emcmc reproduce classification --scale paper   # the paper's own setting, for GPUs
+emcmc reproduce cifar cifar100 --scale paper   # the paper's own size, for GPUs
 ```
 
 The experiments are a package beside the library, in `reproduction/`: they come with a clone, not
 with the wheel."""
 
-SECOND, FIRST = "second edition", "first edition, old protocol"
 DECISIONS = (HOLDS, ALIKE, FAILS, UNDECIDED)
 
 
@@ -82,23 +76,17 @@ def page(results: Path, size: str) -> str:
     found = outcomes(results, size)
     items = {name: item(name) for name in MODULES}
     place = Place(results / size, Path(), str(results))
-    parts = [_HEAD.format(size=size), _summary(items, found), _COMMANDS.format(size=size)]
+    parts = [_HEAD.format(size=size), _summary(found), _COMMANDS.format(size=size)]
     parts += [_overview(items, found)]
-    parts += [
-        _section(name, items[name], found.get(name), size, place)
-        for name in sorted(MODULES, key=lambda name: not items[name].second_edition)
-    ]
-    parts += [_budget(size), _total(results / size / "runs")]
-    parts += [_tuned(results / size / "tuned.json"), _versions(found)]
+    parts += [_section(name, items[name], found.get(name), size, place) for name in MODULES]
+    parts += [_total(results / size / "runs"), _versions(found)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
-    """What the second edition decided, claim by claim, and its picture."""
+def _summary(found: dict[str, dict[str, Any]]) -> str:
+    """What was decided, claim by claim, and its picture."""
     lines = []
     for name, outcome in found.items():
-        if not items[name].second_edition:
-            continue
         for verdict in outcome["verdicts"]:
             if verdict.get("measure", "nll") in ("nll", "train_nll", ""):
                 said = f"**{verdict['decision']}**, {verdict['measured']}"
@@ -110,7 +98,7 @@ def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
     if effects.rows(found):
         picture = f"![Effects with intervals]({PICTURES.as_posix()}/{effects.FIGURE}.png)\n\n"
         picture += f"{_READING}\n\n"
-    head = "## Second edition: what was decided in NLL\n\n"
+    head = "## What was decided in NLL\n\n"
     return f"{head}{picture}{_folded(chr(10).join(lines), 'Every claim in words')}"
 
 
@@ -135,18 +123,6 @@ def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
 _KEYS = ("columns", "rows", "verdicts", "notes")
 
 
-def _budget(size: str) -> str:
-    chosen = scale(size)
-    rows = chosen.data.get("rows", "all")
-    return (
-        f"## First edition: budget\n\n"
-        f"Picture items at this scale: {chosen.model} on {rows} training pictures of "
-        f"{chosen.data['name']}, {chosen.epochs} passes over them for every method "
-        f"({chosen.warm_epochs} of them a shared start of the cyclical methods), batches of "
-        f"{chosen.batch_size}, {len(chosen.seeds)} seeds, {chosen.trials} trials for each method."
-    )
-
-
 def _total(folder: Path) -> str:
     stored = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("*.json")]
     if not stored:
@@ -163,28 +139,21 @@ def _overview(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
     lines = [
         "## All verdicts",
         "",
-        f"| item | in the paper | protocol | {' | '.join(DECISIONS)} |",
-        "|---|---|---|" + "---|" * len(DECISIONS),
+        f"| item | in the paper | {' | '.join(DECISIONS)} |",
+        "|---|---|" + "---|" * len(DECISIONS),
     ]
-    for name in sorted(items, key=lambda name: not items[name].second_edition):
+    for name in items:
         if name in found:
             counts = Counter(verdict["decision"] for verdict in found[name]["verdicts"])
             cells = [str(counts[decision]) for decision in DECISIONS]
         else:
             cells = ["not run", *[""] * (len(DECISIONS) - 1)]
-        each = items[name]
-        lines.append(
-            f"| [{name}](#{name}) | {each.where} | {_edition(each)} | {' | '.join(cells)} |"
-        )
+        lines.append(f"| [{name}](#{name}) | {items[name].where} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _edition(each: Item) -> str:
-    return SECOND if each.second_edition else FIRST
-
-
 def _section(name: str, each: Item, found: dict[str, Any] | None, size: str, place: Place) -> str:
-    head = f"## {name}\n\n{_sentence(each.title)} ({each.where}). **{_sentence(_edition(each))}.**"
+    head = f"## {name}\n\n{_sentence(each.title)} ({each.where})."
     if found is None:
         reason = each.unavailable(size, place)
         return f"{head}\n\nNot run here: {reason or 'no result has been committed yet'}."
@@ -219,26 +188,6 @@ def _cost(found: dict[str, Any]) -> str:
     total = str(done) if done == wanted else f"{done} of {wanted}"
     runs = f"{total} run{'' if wanted == 1 else 's'}"
     return f" ({runs}, {found['seconds'] / 60:.1f} minutes of one thread; items may share runs)"
-
-
-def _tuned(path: Path) -> str:
-    if not path.exists():
-        return ""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    lines = [
-        "## Chosen hyper-parameters of the picture items",
-        "",
-        "The best of each method's trials by the NLL of held-out training pictures.",
-        "",
-        "| method | hyper-parameters | validation NLL | trials |",
-        "|---|---|---|---|",
-    ]
-    for method, chosen in found.items():
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in chosen["numbers"].items())
-        label = ENTRIES[method].label if method in ENTRIES else method
-        row = [label, numbers, f"{chosen['validation_nll']:.4f}", str(len(chosen["all"]))]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
 
 
 def _versions(found: dict[str, dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from entropy_mcmc_reproduction.study import Study, Variant
+from entropy_mcmc_reproduction.study import PAPER_SEEDS, Study, Variant
 from tournament.methods import slug
 from tournament.trials import STOPPING, Search
 
@@ -37,8 +37,24 @@ RIVALS: dict[str, Sequence[str]] = {  # the ensemble also against one chain, at 
     "EMCMC, augmented": ("SGD, augmented", "SGHMC, augmented", "ensemble 4, augmented"),
     "EMCMC ×4, augmented": ("ensemble 4, augmented", "SGHMC ×4, augmented"),
 }
-# The paper's NLL on CIFAR-10 (Table 1a: ResNet-18, all pictures, 200 passes).
-PAPER_NLL = {"SGD": "0.162 against 0.205", "SGLD": "0.162 against 0.167"}
+# The paper's NLL, Table 1a (ResNet-18, all pictures, 200 passes), on CIFAR-10 and CIFAR-100.
+TABLE_1A = {
+    "SGD": (0.205, 0.935),
+    "Entropy-SGD": (0.184, 0.895),
+    "SAM": (0.166, 0.876),
+    "bSAM": (0.165, 0.870),
+    "SGLD": (0.167, 0.854),
+    "Entropy-SGLD": (0.194, 0.897),
+    "EMCMC": (0.162, 0.840),
+}
+PAPER_NLL, PAPER_NLL_100 = (
+    {
+        rival: f"{TABLE_1A['EMCMC'][column]:.3f} against {row[column]:.3f}"
+        for rival, row in TABLE_1A.items()
+        if rival != "EMCMC"
+    }
+    for column in (0, 1)
+)
 BETTER = " is better than "
 MEASURES = ("nll", "ece", "accuracy", "auroc")
 _TUNED = (
@@ -57,6 +73,7 @@ def _study(
     papers: Mapping[str, str] | None = None,
     task: str = "",
     search: Search | None = None,
+    paper_only: bool = False,
 ) -> Study:
     claims = [
         (f"{ours}{BETTER}{rival}", slug(ours), slug(rival))
@@ -78,6 +95,7 @@ def _study(
         papers={("nll", slug("EMCMC"), slug(r)): text for r, text in (papers or {}).items()},
         smoke_task="digits",
         search=search,
+        paper_only=paper_only,
     )
 
 
@@ -91,6 +109,16 @@ PICTURES = {
         8,
         _ALL,
         PAPER_NLL,
+    ),
+    "cifar100": _study(
+        "cifar100",
+        "CIFAR-100, all pictures, ResNet-18",
+        "Table 1a",
+        PAPER_SEEDS,
+        _ALL,
+        PAPER_NLL_100,
+        task="cifar100-paper",
+        paper_only=True,
     ),
     "cifar-augmented": _study(
         "cifar-augmented",

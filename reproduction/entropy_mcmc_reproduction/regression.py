@@ -227,5 +227,4 @@ ITEM = Item(
     jobs,
     regression_view.show,
     unavailable,
-    second_edition=True,
 )

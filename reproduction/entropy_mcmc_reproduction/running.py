@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.posterior.atomic_files import atomic
-from entropy_mcmc_reproduction import search
 from entropy_mcmc_reproduction.items import MODULES, Outcome, item, results
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, ordered, pending, read, run_all
-from entropy_mcmc_reproduction.methods import ENTRIES
-from entropy_mcmc_reproduction.scale import scale
 from entropy_mcmc_reproduction.stored_runs import is_made
 from entropy_mcmc_reproduction.text import UNDECIDED, markdown, show
 
@@ -28,20 +25,18 @@ def reproduce(
     show_only: bool = False,
     stored_only: bool = False,
 ) -> None:
-    """Make items, `search` or `all` at a scale; with `show_only` from what is there.
+    """Make items, or `all`, at a scale; with `show_only` from what is there.
 
     With `stored_only` nothing is trained: runs that the tournament's store has are measured, and
     the items are shown with them.
 
-    The search comes first: it tunes the others. The jobs of all items are one list, so that a
-    process that finds the rest of an item taken goes on with the next.
+    The jobs of all items are one list, so that a process that finds the rest of an item taken goes
+    on with the next.
     """
     place = Place(results / size, work / size, data)
     place.results.mkdir(parents=True, exist_ok=True)
-    if "search" in names and not show_only:
-        _search(size, place)
     wanted = MODULES if "all" in names else ()
-    each = dict.fromkeys([n for n in names if n not in ("search", "all")] + list(wanted))
+    each = dict.fromkeys([n for n in names if n != "all"] + list(wanted))
     waiting = {name: item(name).jobs(size, place) for name in each if _can_run(name, size, place)}
 
     def show_finished() -> None:
@@ -55,16 +50,6 @@ def reproduce(
     show_finished()
     run_all([job for jobs in waiting.values() for job in jobs], place, _say, show_finished)
     show_finished()
-
-
-def _search(size: str, place: Place) -> None:
-    chosen = scale(size)
-    if not chosen.trials:
-        print(f"the scale {size} has no search: its hyper-parameters are fixed")
-        return
-    run_all(search.jobs(chosen, ENTRIES), place, _say)
-    for method, found in search.choose(chosen, place).items():
-        print(f"{method}: validation NLL {found['validation_nll']:.4f} at {found['numbers']}")
 
 
 def _can_run(name: str, size: str, place: Place) -> bool:

@@ -118,6 +118,4 @@ def draw(path: Path) -> None:
     save(figure, path)
 
 
-ITEM = Item(
-    "The two-mode posterior, smoothed by η", "Fig. 1b and appendix", jobs, show, second_edition=True
-)
+ITEM = Item("The two-mode posterior, smoothed by η", "Fig. 1b and appendix", jobs, show)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from entropy_mcmc_reproduction.jobs import Job, Place
 from tournament import leagues, methods, own, trials
 from tournament.methods import Knobs, Method, trajectories
+from tournament.scores import Answers
 from tournament.settings import Settings
 from tournament.store import Store
 from tournament.tasks import TASKS, Task
@@ -29,8 +30,12 @@ def job(
     seed: int,
     changes: Mapping[str, Any] | None = None,
     share: float = 1.0,
+    measure: str = "stored_runs:measure",
 ) -> Job:
-    """A method by its recipe on a task of the tournament, with changes; `share` of the budget."""
+    """A method by its recipe on a task of the tournament, with changes; `share` of the budget.
+
+    `measure` makes its runs and measures them.
+    """
     knobs = {**own.knobs(method, TASKS[task]), **(changes or {})}
     settings = {
         "task": task,
@@ -39,7 +44,7 @@ def job(
         "knobs": knobs,
         "share": share,
     }
-    return Job(f"{name}-{seed}", "stored_runs:measure", settings)
+    return Job(f"{name}-{seed}", measure, settings)
 
 
 def tuned_job(name: str, method: Method, task: str, seed: int, search: Search) -> Job:
@@ -56,6 +61,14 @@ def tuned_job(name: str, method: Method, task: str, seed: int, search: Search) -
 def measure(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     """Make what the store lacks, and measure it."""
     return _measured(settings, place)
+
+
+def answered(settings: Mapping[str, Any], place: Place) -> Answers | None:
+    """Outputs of a job's networks, made if the store lacks them; None if a chain diverged."""
+    store = store_of(place)
+    runs = _runs(settings, store)
+    store.make_all(runs.wanted)
+    return methods.answers(runs.method, runs.wanted, store)
 
 
 def tuned(settings: dict[str, Any], place: Place) -> dict[str, Any]:

@@ -12,6 +12,16 @@ from typing import Any
 
 from tournament.trials import Search
 
+# Tasks that have a larger one in their place at the paper's scale, where pictures are augmented.
+AT_PAPER_SCALE = {
+    "digits": "cifar10-paper",
+    "digits-bn": "cifar10-paper",
+    "digits-frn": "cifar10-paper-frn",
+    "cifar": "cifar10-paper",
+    "cifar100-paper": "cifar100-paper",
+}
+PAPER_SEEDS = 3
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -54,6 +64,7 @@ class Study:
         papers: What the paper has for a claim, by (measure, ours, theirs).
         smoke_task: Task of the smoke scale instead of its own; empty keeps them.
         search: How every variant is tuned; None takes the recipe's settings with its changes.
+        paper_only: Only at the paper's scale.
     """
 
     title: str
@@ -69,6 +80,7 @@ class Study:
     papers: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     smoke_task: str = ""
     search: Search | None = None
+    paper_only: bool = False
 
     def paper_of(self, measure: str, ours: str, theirs: str) -> str:
         """What the paper has for a claim: given, or the two accuracies; empty without."""

@@ -13,9 +13,10 @@ from entropy_mcmc_reproduction.items import Item, Outcome, Results
 from entropy_mcmc_reproduction.jobs import Job, Place
 from entropy_mcmc_reproduction.picture_table import PICTURES
 from entropy_mcmc_reproduction.seeds import by_seed, values
-from entropy_mcmc_reproduction.study import Study, Variant
+from entropy_mcmc_reproduction.study import AT_PAPER_SCALE, PAPER_SEEDS, Study, Variant
 from entropy_mcmc_reproduction.text import number
 from tournament import methods, trials
+from tournament.methods import Method
 from tournament.tasks import TASKS
 
 STUDIES = {**ABLATIONS, **PICTURES}
@@ -38,13 +39,15 @@ def item(name: str) -> Item:
         lambda size, place: jobs(study, size),
         lambda results, size: show(study, results, size),
         lambda size, place: unavailable(study, size, place),
-        second_edition=True,
     )
 
 
 def unavailable(study: Study, size: str, place: Place) -> str | None:
-    """Studies whose smoke scale has a task of its own need data that are not embedded."""
-    if size == "smoke" or place.data or not study.smoke_task:
+    """Why a study cannot run: its data or its scale."""
+    if size == "laptop" and study.paper_only:
+        return "it has the paper's size only, which needs a GPU: --scale paper"
+    names = {_task(study, variant, size) for variant in study.variants}
+    if size == "smoke" or place.data or all(name.startswith("digits") for name in names):
         return None
     return "it needs data: set EMCMC_DATA"
 
@@ -70,15 +73,24 @@ def _sharing_last(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def _seeds(study: Study, size: str) -> int:
-    return SMOKE_SEEDS if size == "smoke" else study.seeds
+    return {"smoke": SMOKE_SEEDS, "paper": PAPER_SEEDS}.get(size, study.seeds)
 
 
 def _task(study: Study, variant: Variant, size: str) -> str:
-    return study.smoke_task if size == "smoke" and study.smoke_task else variant.task
+    if size == "smoke" and study.smoke_task:
+        return study.smoke_task
+    return AT_PAPER_SCALE.get(variant.task, variant.task) if size == "paper" else variant.task
+
+
+def _method(variant: Variant, size: str) -> Method:
+    method = replace(methods.by_name(variant.method), **variant.method_changes)
+    if size == "paper" and variant.task in AT_PAPER_SCALE:
+        return replace(method, fixed={**method.fixed, "augmented": True})
+    return method
 
 
 def _job(study: Study, variant: Variant, seed: int, size: str) -> Job:
-    method = replace(methods.by_name(variant.method), **variant.method_changes)
+    method = _method(variant, size)
     share = SMOKE_SHARE if size == "smoke" else 1.0
     name, task = _label(study, variant.label), _task(study, variant, size)
     if study.search is None:

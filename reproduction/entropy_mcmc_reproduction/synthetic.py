@@ -244,6 +244,4 @@ def draw_fractions(path: Path, short: list[dict[str, Any]], long: dict[str, Any]
     save(figure, path)
 
 
-ITEM = Item(
-    "Chains on the two-mode landscape", "Fig. 2 and appendix", jobs, show, second_edition=True
-)
+ITEM = Item("Chains on the two-mode landscape", "Fig. 2 and appendix", jobs, show)

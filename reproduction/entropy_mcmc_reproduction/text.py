@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
 from entropy_mcmc.text_table import aligned
-from entropy_mcmc_reproduction.items import Outcome, Verdict
+from entropy_mcmc_reproduction.items import Outcome
 
 
 def mean_error(values: Sequence[float]) -> tuple[float, float | None]:
@@ -52,43 +51,8 @@ def rounded(mean: float, error: float) -> str:
     return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
-def compared(
-    claim: str, ours: Sequence[float], other: Sequence[float], *, lower: bool, percent: bool = False
-) -> Verdict:
-    """Whether `ours` is better than `other`, paired by seed; see `decision`.
-
-    `lower` says that lower is better, `percent` that fractions are shown in points of 100.
-    """
-    factor, unit = (100.0, " points") if percent else (1.0, "")
-    sign = -factor if lower else factor
-    gains = [sign * (a - b) for a, b in zip(ours, other, strict=True)]
-    mean, error = mean_error(gains)
-    if not np.isfinite(mean):
-        return Verdict(claim, "a value is not finite", UNDECIDED)
-    way = "better" if mean >= 0 else "worse"
-    if error is None:
-        return Verdict(claim, f"{way} by {abs(mean):.4g}{unit} (one seed)", UNDECIDED)
-    size = rounded(abs(mean), error)
-    measured = f"{way} by {size}{unit} (standard error, {len(gains)} seeds)"
-    return Verdict(claim, measured, decision(mean, error, len(gains)))
-
-
 HOLDS, FAILS, ALIKE = "holds", "does not hold", "alike within the margin"
 UNDECIDED = "not decided at this scale"
-
-
-def decision(gain: float, error: float, count: int) -> str:
-    """Decided where the 95 % interval of the gain leaves out 0.
-
-    The interval is Student's: with three seeds it is 4.3 standard errors to each side, and two
-    standard errors would call a claim of no effect decided 18 times in 100.
-
-    >>> decision(3.0, 1.0, 3), decision(3.0, 1.0, 10)
-    ('not decided at this scale', 'holds')
-    """
-    if abs(gain) <= float(stdtrit(count - 1, 0.975)) * error:
-        return UNDECIDED
-    return HOLDS if gain > 0 else FAILS
 
 
 def markdown(outcome: Outcome) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from entropy_mcmc import data
 from entropy_mcmc.data import Dataset, order
 
 TEST, VALIDATION, OOD = 2000, 1000, 500
+# The 15 types of CIFAR-10-C (without its 4 extra ones), each at 5 severities.
+CORRUPTIONS = tuple((kind, level) for kind in data.corruption_names()[:15] for level in range(1, 6))
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,10 @@ class Rows:
 
     x: Tensor
     y: Tensor
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        return Rows(self.x.to(device), self.y.to(device))
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,12 @@ class Data:
         """All inputs that a network is asked about, in the order validation, test, OOD."""
         return torch.cat([self.validation.x, self.test.x, *self.ood])
 
+    def to(self, device: torch.device) -> Data:
+        """The same on a device."""
+        parts = [part.to(device) for part in (self.train, self.validation, self.test)]
+        black = None if self.black is None else self.black.to(device)
+        return Data(*parts, tuple(other.to(device) for other in self.ood), black)
+
 
 def drawn(pool: Rows, test: Rows, train: int, validation: int, seed: int) -> Data:
     """Training and validation rows drawn from the pool by the seed."""
@@ -47,14 +59,32 @@ def drawn(pool: Rows, test: Rows, train: int, validation: int, seed: int) -> Dat
     return Data(Rows(pool.x[chosen], pool.y[chosen]), Rows(pool.x[held], pool.y[held]), test)
 
 
-def images(name: str, rows: int, ood: Sequence[str], seed: int) -> Data:
-    """Images of a standard set; the first `TEST` test images judge."""
+def images(
+    name: str,
+    rows: int,
+    ood: Sequence[str],
+    seed: int,
+    test: int | None = TEST,
+    ood_rows: int | None = OOD,
+) -> Data:
+    """Images of a standard set; the first `test` test images judge, all of them if None."""
     parts = [data.load(name, split=split) for split in ("train", "test")]
-    train, test = (Rows(part.inputs, part.targets) for part in parts)
-    split = drawn(train, Rows(test.x[:TEST], test.y[:TEST]), rows, VALIDATION, seed)
+    train, judged = (Rows(part.inputs, part.targets) for part in parts)
+    split = drawn(train, Rows(judged.x[:test], judged.y[:test]), rows, VALIDATION, seed)
     # A partial file is enough: only its first images are asked about.
-    others = [data.load(o, split="test", limit=OOD, checksum=False).inputs for o in ood]
+    others = [data.load(o, split="test", limit=ood_rows, checksum=False).inputs for o in ood]
     return normalised(split, parts[0], others)
+
+
+def corrupted(clean: Callable[[int], Data], name: str, rows: int, seed: int) -> Data:
+    """Data of another task whose OOD sets are corruptions of its first test images.
+
+    They stand in the order of `CORRUPTIONS`, `rows` images each.
+    """
+    source, test = (data.load(name, split=split) for split in ("train", "test"))
+    few = test.inputs[:rows]
+    changed = [source.normalise(data.corrupt(few, *kind)) for kind in CORRUPTIONS]
+    return replace(clean(seed), ood=tuple(changed))
 
 
 def normalised(split: Data, source: Dataset, others: Sequence[Tensor]) -> Data:

@@ -103,7 +103,7 @@ class IVON(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 means[p] = p.clone()
-                noise = torch.randn(p.shape, generator=generator)
+                noise = torch.randn(p.shape, generator=generator).to(p)
                 p.add_(noise / self._precision(group, p).sqrt())
         return means
 

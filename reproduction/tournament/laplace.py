@@ -33,7 +33,7 @@ def features(model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     model.train(training)
     hook.remove()
     phi = torch.cat(seen)
-    return torch.cat([phi, torch.ones(len(phi), 1)], dim=1), outputs
+    return torch.cat([phi, phi.new_ones(len(phi), 1)], dim=1), outputs
 
 
 def factors(phi: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,5 +62,5 @@ def outputs(model: nn.Module, split: Data, settings: Settings) -> dict[str, np.n
     root = spread(asked, *factors(phi, logits), len(phi), settings.prior_variance)
     generator = torch.Generator().manual_seed(settings.seed)
     noise = torch.randn(DRAWS, *centre.shape, generator=generator, dtype=torch.float64)
-    drawn = centre.double() + torch.einsum("nij,snj->sni", root, noise)
-    return {"laplace": drawn.numpy().astype(np.float32)}
+    drawn = centre.double() + torch.einsum("nij,snj->sni", root, noise.to(root))
+    return {"laplace": drawn.cpu().numpy().astype(np.float32)}

@@ -8,6 +8,7 @@ reproduction's rivals is their authors': `RIVALS`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from entropy_mcmc import recipes
@@ -28,6 +29,7 @@ RIVALS: dict[str, dict[str, Any]] = {
 AS_SGLD = ("entropy-sgd", "entropy-sgld")
 
 
+@lru_cache(maxsize=64)  # a recipe looks at the network, which may be large
 def recipe(task: Task, chains: int = 1, passes: float | None = None) -> recipes.Recipe:
     """What the library's recipe says about a task with its budget, or another one."""
     make = recipes.from_trained if task.start else recipes.from_scratch

@@ -37,7 +37,7 @@ def ask(model: nn.Module, split: Data) -> np.ndarray:
     at_once = PICTURES_AT_ONCE if asked.ndim == 4 else ROWS_AT_ONCE
     outputs = torch.cat([model(part) for part in asked.split(at_once)])
     model.train(training)
-    return outputs.numpy().astype(np.float32)
+    return outputs.cpu().numpy().astype(np.float32)
 
 
 @torch.no_grad()
@@ -131,7 +131,7 @@ class Recorder:
         if isinstance(optimizer, EntropyMCMC):
             with optimizer.guide():
                 kept["guide"] = vector(self.model)
-        return {name: values.numpy() for name, values in kept.items()}
+        return {name: values.cpu().numpy() for name, values in kept.items()}
 
     def _drawn(self, optimizer: Any, number: int) -> np.ndarray:
         with optimizer.sampled(number):

@@ -125,7 +125,8 @@ def claimed(folder: Path, name: str) -> Iterator[bool]:
 
 def targets_of(split: Data) -> dict[str, np.ndarray]:
     """Targets of validation and test rows, stored so that scores need no data."""
-    return {"validation_y": split.validation.y.numpy(), "test_y": split.test.y.numpy()}
+    parts = {"validation_y": split.validation.y, "test_y": split.test.y}
+    return {name: y.cpu().numpy() for name, y in parts.items()}
 
 
 def write_json(file: Path, record: dict[str, Any]) -> None:

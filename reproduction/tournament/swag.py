@@ -43,7 +43,7 @@ class Moments:
         size, rank = low_rank.shape
         return [
             self.mean
-            + spread * torch.randn(size, generator=generator)
-            + low_rank @ torch.randn(rank, generator=generator)
+            + spread * torch.randn(size, generator=generator).to(spread)
+            + low_rank @ torch.randn(rank, generator=generator).to(low_rank)
             for _ in range(count)
         ]

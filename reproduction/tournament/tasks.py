@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -76,10 +78,26 @@ _CIFAR = partial(data.images, "cifar10", 3000, ("svhn",))
 _KIN8NM = partial(data.uci, "kin8nm", rows=4000)
 _WINE = partial(data.uci, "wine-red", classes=True)
 _TOKENS = (partial(tokens, 3000), 3000, Transformer)
+# 1,000 pictures validate; all test pictures judge.
+_CIFAR_ALL: dict[str, Any] = {"rows": 49_000, "ood": ("svhn",), "test": None, "ood_rows": None}
 _BN_CNN = partial(_channels_last, partial(models.SmallCNN, norm="bn"))
 _RESNET = partial(_channels_last, models.resnet8)
 DEV, CONFIRM = "development", "confirmation"
 PAPER = "paper"  # tasks of the reproduction only
+# Of `--scale paper`: name, data set, outputs, normalisation.
+AS_IN_THE_PAPER = (
+    ("cifar10-paper", "cifar10", 10, "bn"),
+    ("cifar10-paper-frn", "cifar10", 10, "frn"),
+    ("cifar100-paper", "cifar100", 100, "bn"),
+)
+
+
+def _as_in_the_paper(name: str, source: str, outputs: int, norm: str) -> Task:
+    """The paper's size: all pictures but those that validate, ResNet-18, 200 passes, for a GPU."""
+    network = partial(_channels_last, partial(models.resnet18, outputs=outputs, norm=norm))
+    rows = partial(data.images, source, **_CIFAR_ALL)
+    return Task(name, PAPER, rows, 49_000, network, 200, 128, 3, tried=False, seconds=math.nan)
+
 
 TASKS = {
     task.name: task
@@ -156,7 +174,25 @@ TASKS = {
             tried=False,
             seconds=15,
         ),
+        *(_as_in_the_paper(name, *rest) for name, *rest in AS_IN_THE_PAPER),
         Task("digits-bn", PAPER, *_normed_digits("bn"), 48, 64, 10, seconds=5),
         Task("digits-frn", PAPER, *_normed_digits("frn"), 48, 64, 10, seconds=6),
+    )
+}
+
+
+def _corrupted(name: str, source: str, rows: int) -> Task:
+    """A task that also asks about corruptions of its first test pictures."""
+    clean = TASKS[name]
+    asked = partial(data.corrupted, clean.rows, source, rows)
+    return replace(clean, name=f"{name}-corrupted", half=PAPER, rows=asked, tried=False)
+
+
+TASKS |= {
+    task.name: task
+    for task in (
+        _corrupted("digits", "digits", 20),
+        _corrupted("fashion-cnn", "fashion-mnist", 100),
+        _corrupted("cifar10-paper", "cifar10", 1000),
     )
 }

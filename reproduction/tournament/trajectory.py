@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,20 +66,27 @@ def run(settings: Settings) -> Run:
 
 @lru_cache(maxsize=2)
 def data_of(task: str, seed: int) -> Data:
-    """Rows of a task, read once."""
-    return TASKS[task].rows(seed)
+    """Rows of a task, read once, on the device."""
+    return TASKS[task].rows(seed).to(device())
+
+
+def device() -> torch.device:
+    """Where networks are trained: $EMCMC_DEVICE, else a GPU if there is one."""
+    return torch.device(
+        os.environ.get("EMCMC_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+    )
 
 
 def network(settings: Settings) -> nn.Module:
     """The network at the first step: new, trained by AdamW, or the last of another trajectory."""
     task = TASKS[settings.task]
     if settings.after is not None:
-        model = task.network()
+        model = task.network().to(device())
         model.load_state_dict(_ended(settings.after)[0])
         return model
     chain = 0 if task.start else settings.chain  # there is one AdamW network for all chains
     torch.manual_seed(100_003 * settings.seed + chain)
-    model = task.network()
+    model = task.network().to(device())
     if task.start:
         model.load_state_dict(_started(task.name, settings.seed))
     return model
@@ -88,7 +96,7 @@ def network(settings: Settings) -> nn.Module:
 def _started(name: str, seed: int) -> dict[str, Tensor]:
     task, split = TASKS[name], data_of(name, seed)
     torch.manual_seed(100_003 * seed)
-    model = task.network()
+    model = task.network().to(device())
     settings = Settings(
         name, seed, "adamw", task.start, START_LR, chain=999, weight_decay=START_DECAY
     )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from replicated import train
 
 from entropy_mcmc import BSAM, EntropySGLD
 from tournament import data, own, readouts, schedule, tasks, trajectory
@@ -299,13 +298,6 @@ def test_rivals_are_stored_once_and_read_again(tiny, tmp_path):
     record = store.read(wanted[0]).record
     assert record["settings"]["rho"] == 0.05
     assert "inner_steps" not in record["settings"]  # left out where it says nothing
-
-
-def test_replicas_have_the_tournament_s_sam(tiny, monkeypatch):
-    task = tiny["tiny"]
-    (settings,) = trajectories(RIVALS["SAM"], task, 0, own.knobs(RIVALS["SAM"], task))
-    made = train.sam(task, 0).outputs["last"]
-    np.testing.assert_allclose(made, run(settings).outputs["last"], atol=1e-6)
 
 
 def test_wrong_settings_are_refused():

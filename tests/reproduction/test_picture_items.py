@@ -1,156 +1,23 @@
-"""The picture items at smoke scale, and what makes their comparison fair."""
+"""Items on pictures: corruption, neighbourhood, the paper's scale, and the order of jobs."""
 
-import itertools
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from entropy_mcmc.data import Batches, load
-from entropy_mcmc.run.methods import METHODS
-from entropy_mcmc_reproduction import cifar, pictures, pilot, search, study_items
+from entropy_mcmc import data
+from entropy_mcmc_reproduction import corruption, neighbourhood, neighbourhood_view, study_items
 from entropy_mcmc_reproduction.items import item
-from entropy_mcmc_reproduction.jobs import Place, ordered, pending
-from entropy_mcmc_reproduction.methods import ENTRIES, config, resolved
-from entropy_mcmc_reproduction.running import reproduce
-from entropy_mcmc_reproduction.scale import scale
+from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.study_items import STUDIES
-from entropy_mcmc_reproduction.text import UNDECIDED
+from entropy_mcmc_reproduction.text import FAILS, HOLDS
+from tournament import scores
+from tournament.data import CORRUPTIONS
+from tournament.tasks import TASKS
 
-pytest.importorskip("ivon", reason="ivon-opt is not installed: pip install -e reproduction")
-
-PICTURES = [
-    "pilot",
-    "classification",
-    "calibration",
-    "ood",
-    "corruption",
-    "spectrum",
-    "interpolation",
-    "surface",
-    "ablation-augmentation",
-    "imagenet",
-]
-WITHOUT_CLAIMS = ("pilot", "surface", "imagenet")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    base = tmp_path_factory.mktemp("reproduce")
-    return base / "results", base / "work"
-
-
-def outcome(folders, name):
-    reproduce([name], "smoke", results=folders[0], work=folders[1])
-    return json.loads((folders[0] / "smoke" / "items" / f"{name}.json").read_text())
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_every_item_runs_in_seconds_and_shows_numbers(folders, name):
-    found = outcome(folders, name)
-    assert found["rows"]
-    assert all(len(row) == len(found["columns"]) for row in found["rows"])
-    assert not any("nan" in cell or "–" in cell for row in found["rows"] for cell in row)
-    assert bool(found["verdicts"]) == (name not in WITHOUT_CLAIMS)
-    # One seed has no standard error: nothing can be decided.
-    assert {verdict["decision"] for verdict in found["verdicts"]} <= {UNDECIDED}
-    for figure in found["figures"]:
-        assert (folders[0] / "smoke" / "items" / f"{figure}.png").stat().st_size > 5_000
-
-
-def test_a_finished_item_computes_nothing_and_shows_the_same(folders):
-    first = outcome(folders, "classification")
-    files = sorted((folders[0] / "smoke" / "runs").rglob("*.json"))
-    before = [file.stat().st_mtime_ns for file in files]
-    assert outcome(folders, "classification") == first
-    assert [file.stat().st_mtime_ns for file in files] == before
-
-
-def tuned_place(tmp_path):
-    """A laptop place whose search is said to have chosen the middle of every range."""
-    place = Place(tmp_path / "laptop", tmp_path / "work")
-    place.results.mkdir()
-    middle = {m: {"numbers": search.trials(m, 1)[0], "validation_nll": 1.0} for m in ENTRIES}
-    search.tuned_file(place).write_text(json.dumps(middle))
-    return place
-
-
-@pytest.mark.parametrize("method", ENTRIES)
-def test_every_method_has_the_same_gradient_budget(tmp_path, method):
-    chosen = scale("laptop")
-    made = [j for j in cifar.jobs("laptop", tuned_place(tmp_path)) if f"/{method}-0" in j.name]
-    (job,) = made
-    epochs = job.settings["config"]["schedule"]["epochs"] * job.settings["config"]["chains"]
-    warm = sum(start.settings["config"]["schedule"]["epochs"] for start in job.after)
-    assert epochs + warm == chosen.epochs
-
-
-def test_methods_that_average_keep_the_same_number_of_samples():
-    for method, entry in ENTRIES.items():
-        made = config(method, 0, scale("laptop"), search.trials(method, 1)[0])["schedule"]
-        if entry.cyclical or entry.averages:
-            samples = made["cycles"] * made["samples_per_cycle"] * (2 if entry.paired else 1)
-            assert samples == scale("laptop").samples, method
-
-
-def test_the_search_and_the_pilot_never_see_the_test_split():
-    made = search.jobs(scale("laptop"), ENTRIES) + pilot.jobs("laptop", Place(None, None))
-    for job in ordered(made):
-        options = job.settings["config"]["data"]["options"]
-        assert options["validation"] is True
-        assert options["test_rows"] == scale("laptop").validation_rows
-
-
-def test_the_pilot_has_the_gradients_of_the_items_and_one_regime_is_theirs():
-    chosen = scale("laptop")
-    assert (chosen.data["rows"], chosen.augmented) in pilot.REGIMES
-    for made, (rows, _) in zip(pilot.jobs("laptop", Place(None, None)), pilot.REGIMES, strict=True):
-        passes = made.settings["config"]["schedule"]["epochs"]
-        assert passes * rows == pytest.approx(chosen.epochs * chosen.data["rows"], rel=0.05)
-
-
-def test_every_method_gets_the_same_number_of_trials():
-    for method, entry in ENTRIES.items():
-        made = search.trials(method, 6)
-        assert len(made) == 6
-        for name, (low, high) in entry.space.items():
-            values = sorted(trial[name] for trial in made)
-            steps = [math.log(b / a) for a, b in itertools.pairwise(values)]
-            assert all(low < value < high for value in values)
-            assert max(steps) / min(steps) < 1.01
-
-
-def test_eta_in_natural_units():
-    """horizon = ηN/lr and width = ηN/(inner lr · 5), solved for η."""
-    made = resolved("emcmc", {"lr": 0.4, "horizon": 30.0}, 3000)
-    assert made["eta"] == pytest.approx(30 * 0.4 / 3000)
-    made = resolved("entropy-sgld", {"inner_lr": 0.2, "width": 8.0}, 3000)
-    assert made["eta"] == pytest.approx(8 * 5 * 0.2 / 3000)
-    assert METHODS["entropy-sgld"].gradients == 5
-
-
-def test_the_paper_scale_is_the_papers(tmp_path):
-    place = Place(tmp_path, tmp_path)
-    jobs = {job.name: job for job in item("classification").jobs("paper", place)}
-    ours = jobs["cifar10/emcmc-2"].settings["config"]
-    assert ours["sampler"]["lr"] == 0.5
-    assert ours["sampler"]["eta"] == 4e-4
-    assert ours["sampler"]["temperature"] == 1e-4
-    assert ours["schedule"]["epochs"] == 200
-    assert ours["schedule"]["cycles"] * ours["schedule"]["samples_per_cycle"] * 2 == 16
-    assert jobs["cifar100/emcmc-0"].settings["config"]["sampler"]["eta"] == 8e-3
-    assert len(pending(list(jobs.values()), place)) == len(jobs)
-    assert item("imagenet").unavailable("laptop", place)
-
-
-def test_pictures_are_laid_out_for_convolutions_and_otherwise_unchanged():
-    train, test = pictures.images("digits", rows=32, test_rows=8, side=16)
-    plain = load("digits", split="train").take(32).inputs
-    assert torch.equal(train.inputs, pictures.enlarge(plain, 16))
-    batch, _ = next(iter(Batches(train, 16, seed=0)))
-    for found in (train.inputs, test.inputs, batch):
-        assert found.is_contiguous(memory_format=torch.channels_last)
+NOWHERE = Place(None, None)
 
 
 def test_methods_that_share_a_run_come_after_those_that_make_it():
@@ -159,3 +26,104 @@ def test_methods_that_share_a_run_come_after_those_that_make_it():
     assert sorted(names) == sorted(
         f"{variant.label}-{seed}" for variant in STUDIES["cifar"].variants for seed in range(8)
     )
+
+
+@pytest.mark.parametrize("name", ["cifar", "cifar100", "temperature", "normalisation"])
+def test_the_paper_scale_is_the_papers(name):
+    jobs = study_items.jobs(STUDIES[name], "paper")
+    assert len(jobs) == 3 * len(STUDIES[name].variants)
+    for job in jobs:
+        task = TASKS[job.settings["task"]]
+        assert task.name.startswith("cifar100" if name == "cifar100" else "cifar10-paper")
+        assert (task.passes, task.batch, task.train) == (200, 128, 49_000)
+        assert job.settings["method"]["fixed"]["augmented"]
+    # The network has 11 million weights: of one task it is enough to see that it is the paper's.
+    if name == "cifar100":
+        assert TASKS["cifar100-paper"].network().fc.out_features == 100
+
+
+def test_what_needs_a_gpu_is_not_run_on_a_laptop():
+    for name in ("cifar100", "imagenet"):
+        assert "--scale paper" in item(name).unavailable("laptop", Place(None, None, "data"))
+
+
+def test_corrupted_pictures_are_asked_in_the_order_of_their_list():
+    split, clean = TASKS["digits-corrupted"].rows(0), TASKS["digits"].rows(0)
+    assert torch.equal(split.train.x, clean.train.x)
+    assert len(split.ood) == len(CORRUPTIONS) == 75
+    source, test = data.load("digits"), data.load("digits", split="test")
+    place = CORRUPTIONS.index(("fog", 3))
+    wanted = source.normalise(data.corrupt(test.inputs[:20], "fog", 3))
+    assert torch.equal(split.ood[place], wanted)
+
+
+def test_scores_of_corrupted_pictures_are_those_of_their_own_targets(monkeypatch):
+    """Naive: NLL of the mean probabilities of the first rows' classes."""
+    draws = np.random.default_rng(0)
+    y = draws.integers(0, 3, 9)
+    parts = tuple(draws.normal(size=(2, 4, 3)).astype(np.float32) for _ in CORRUPTIONS)
+    answers = scores.Answers(
+        draws.normal(size=(2, 5, 3)), draws.normal(size=(2, 9, 3)), parts, y, y
+    )
+    monkeypatch.setattr(corruption.stored_runs, "answered", lambda *_: answers)
+    found = corruption.measure({}, NOWHERE)
+    place = CORRUPTIONS.index(("snow", 2))
+    probs = np.exp(parts[place]) / np.exp(parts[place]).sum(-1, keepdims=True)
+    nll = -np.log(probs.mean(0)[np.arange(4), y[:4]]).mean()
+    assert found["by"]["snow"]["2"]["nll"] == pytest.approx(nll, rel=1e-5)
+    every = [levels[level]["nll"] for levels in found["by"].values() for level in levels]
+    assert found["measures"]["nll"] == pytest.approx(np.mean(every))
+    monkeypatch.setattr(corruption.stored_runs, "answered", lambda *_: None)
+    assert "finite" in corruption.measure({}, NOWHERE)["diverged"]
+
+
+def test_the_histogram_counts_every_parameter():
+    counts = neighbourhood.histogram(np.array([0.0, 1e-20, 1e-5, 3e-5, 1.0, 1e9]))
+    assert sum(counts) == 6
+    assert counts[0] == 2  # what is below the first edge
+    assert counts[-1] == 1
+
+
+def fake(rise, barrier=0.0, level=0.1):
+    roles = {
+        role: {
+            "train_nll": level,
+            "loss": [level, level + math.exp(height)],
+            "error": [0.1, 0.5],
+            "fisher": [0] * (len(neighbourhood.EDGES) - 1),
+            "measures": {"rise": height, "fisher": height},
+        }
+        for role, height in rise.items()
+    }
+    between = {"loss": [0.1, 0.1], "error": [0.1, 0.1], "barrier": barrier, "distance": 2.0}
+    return {"level": level, "distances": [0.0, 4.0], "roles": roles, "between": between}
+
+
+def test_verdicts_on_what_lies_around_a_network():
+    noise = np.random.default_rng(1).normal(size=(6, 3)) * 0.01
+    results = {
+        f"neighbourhood/seed-{seed}": fake(
+            {"SGD": 1 + a, "SAM": -1 + b, "EMCMC": c, "guide": 0.0}, barrier=0.02 * (seed == 3)
+        )
+        for seed, (a, b, c) in enumerate(noise)
+    }
+    found = {v.claim: v.decision for v in neighbourhood_view.show(results, "laptop").verdicts}
+    text = "the training NLL rises less along random directions around EMCMC, θ than around "
+    assert found[text + "SGD"] == HOLDS
+    assert found[text + "SAM"] == FAILS
+    assert found["θ and θ_a lie in one basin: no barrier above the worse end"] == FAILS
+
+
+def test_the_rise_is_that_of_the_matched_network(tmp_path):
+    """The loss at distance 0 is the training NLL of the matched checkpoint on the same rows."""
+    job = item("neighbourhood").jobs("smoke", NOWHERE)[1]
+    settings = {**job.settings, "rows": 1150}
+    found = neighbourhood.compute(json.loads(json.dumps(settings)), NOWHERE)
+    assert set(found["roles"]) == {"SGD", "SGLD", "EMCMC", "guide"}
+    for role in found["roles"].values():
+        assert role["loss"][0] == pytest.approx(role["train_nll"], rel=1e-4)
+        assert sum(role["fisher"]) == sum(p.numel() for p in TASKS["digits"].network().parameters())
+        assert role["measures"]["rise"] == pytest.approx(
+            math.log(max(role["loss"][-1] - role["loss"][0], 1e-12))
+        )
+    assert found["between"]["distance"] > 0
