@@ -17,7 +17,7 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError, NonFiniteError, StateError
 from entropy_mcmc.posterior.atomic_files import WriterLock, atomic
 
-VERSIONED = ("torch", "numpy", "scipy", "scikit-learn", "entropy-mcmc", "ivon-opt")
+VERSIONED = ("torch", "numpy", "scipy", "scikit-learn", "entropy-mcmc")
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def test_ivon_is_its_equations():
 
 
 def test_ivon_is_that_of_its_authors():
-    ivon = pytest.importorskip("ivon")
+    ivon = pytest.importorskip("ivon", reason="ivon-opt is not installed: .[test] has it")
     ours, theirs = (torch.nn.Parameter(torch.tensor([1.0, -1.0, 0.5, 2.0])) for _ in range(2))
     mine = IVON([ours], 0.1, **GAUSSIAN)
     options = {"ess": 50, "hess_init": 0.5, "weight_decay": 0.01, "beta2": 0.999}
