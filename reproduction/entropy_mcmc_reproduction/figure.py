@@ -18,6 +18,7 @@ PALETTE = {
     "bsam": "#B8A000",
     "snapshots": "#999999",
     "ensemble": "#000000",
+    "hmc": "#882255",
 }
 
 

@@ -18,7 +18,7 @@ from entropy_mcmc_reproduction.items import Item
 from entropy_mcmc_reproduction.jobs import Job, Place
 from entropy_mcmc_reproduction.regression_chains import KINDS, Course
 from entropy_mcmc_reproduction.regression_data import Splits, read
-from entropy_mcmc_reproduction.regression_noise import NoisePosterior, NoisePrior
+from entropy_mcmc_reproduction.regression_noise import NoisePosterior, prior_from
 from entropy_mcmc_reproduction.regression_scores import SCORES, judge
 from entropy_mcmc_reproduction.regression_view import job_name
 from entropy_mcmc_reproduction.trials import latin
@@ -47,6 +47,10 @@ _FULL = {"passes": 300, "least": 8000, "most": 60_000, "trials": 6, "finalists":
 _SMOKE = {"passes": 2, "least": 160, "most": 160, "trials": 2, "finalists": 1, "splits": 2}
 _SIZES: dict[str, dict[str, Any]] = {"smoke": _SMOKE, "laptop": _FULL, "paper": _FULL}
 WIDER = {"protein": {"hidden": 100}}  # as published
+_LONG = {"iterations": 800, "burn_in": 300, "thin": 20, "leapfrogs": 40, "chains": 4}
+_SHORT = {"iterations": 20, "burn_in": 10, "thin": 2, "leapfrogs": 4, "chains": 2}
+_HMC = {"smoke": _SHORT, "laptop": _LONG, "paper": _LONG}
+REFERENCES = 2  # tables, the smallest ones
 # The small tables first: what takes long comes last.
 SMALL = ("yacht", "boston", "energy", "concrete", "wine-red")
 TABLES = (*SMALL, "kin8nm", "power", "naval", "protein")
@@ -65,7 +69,8 @@ def jobs(scale: str, place: Place) -> list[Job]:
     """
     wanted = [(method, table) for method in SPACES for table in tables(scale)]
     wanted.sort(key=lambda pair: (pair[0] != "emcmc", pair[1] not in SMALL))
-    return [job_of(method, table, scale) for method, table in wanted]
+    made = [job_of(method, table, scale) for method, table in wanted]
+    return [*made, *(reference_of(table, scale) for table in tables(scale)[:REFERENCES])]
 
 
 def job_of(method: str, table: str, scale: str) -> Job:
@@ -74,6 +79,15 @@ def job_of(method: str, table: str, scale: str) -> Job:
     space = {name: list(ends) for name, ends in SPACES[method].items()}
     settings |= {"method": method, "space": space}
     return Job(job_name(table, method), "regression:compute", settings)
+
+
+def reference_of(table: str, scale: str) -> Job:
+    """HMC on a table, with the prior that EMCMC's search chose."""
+    before = job_of("emcmc", table, scale)
+    names = ("hidden", "validation_part", "noise", "splits", "table")
+    settings = {name: before.settings[name] for name in names} | _HMC[scale]
+    settings |= {"method": "hmc", "prior_of": before.name}
+    return Job(job_name(table, "hmc"), "regression_hmc:compute", settings, (before,))
 
 
 def unavailable(scale: str, place: Place) -> str | None:
@@ -128,13 +142,6 @@ def course_of(settings: Mapping[str, Any], rows: int, chains: int, length: float
     return Course(steps=steps, **{name: settings[name] for name in names})
 
 
-def prior_of(settings: Mapping[str, Any]) -> NoisePrior:
-    """The prior of the noise."""
-    values = settings["noise"]
-    tails = tuple(float(tail) for tail in values["tails"])
-    return NoisePrior(tails, values["rows"], values["variance"])
-
-
 def _validated(
     settings: Mapping[str, Any], held: Splits, wanted: Sequence[Sequence[int]], coarse: bool
 ) -> tuple[list[list[float]], NoisePosterior]:
@@ -156,7 +163,9 @@ def _validated(
             settings["method"], numbers, part, course, chains=chains, seed=1000 + coarse
         )
         made += [pair for pair, _ in some]
-        parts.append(NoisePosterior.given(means, part.judged_targets, prior_of(settings)))
+        parts.append(
+            NoisePosterior.given(means, part.judged_targets, prior_from(settings["noise"]))
+        )
     noise = NoisePosterior.together(parts).of([made.index(pair) for pair in pairs])
     return noise.evidence.view(-1, len(wanted)).T.tolist(), noise
 

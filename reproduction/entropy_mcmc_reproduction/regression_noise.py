@@ -13,9 +13,10 @@ errors, predictions are the textbook's Student-t with k + n degrees of freedom.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import torch
 from scipy import special
@@ -49,6 +50,12 @@ class NoisePrior:
         s = self.points()[:, 0]
         logs = -0.5 * self.rows * (s.log() + self.variance / s)
         return logs - logs.logsumexp(0)
+
+
+def prior_from(values: Mapping[str, Any]) -> NoisePrior:
+    """The prior of the noise as settings name it; tails are text, since JSON has no infinity."""
+    tails = tuple(float(tail) for tail in values["tails"])
+    return NoisePrior(tails, values["rows"], values["variance"])
 
 
 def log_error_density(squares: Tensor, s: float, tail: float) -> Tensor:

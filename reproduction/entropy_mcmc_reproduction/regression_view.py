@@ -17,7 +17,7 @@ from entropy_mcmc_reproduction.regression_chains import KINDS
 from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, mean_error, number
 from tournament import stats
 
-METHODS = {name: kind.label for name, kind in KINDS.items()}
+METHODS = {**{name: kind.label for name, kind in KINDS.items()}, "hmc": "HMC (reference)"}
 OURS = "emcmc"
 WANTED_WINS, MOST_BEHIND = 7, 0.02  # targets of docs/protocol.md
 COVERAGE = (0.93, 0.97)
@@ -173,8 +173,22 @@ def _notes(found: Mapping[str, ByMethod]) -> list[str]:
         "chosen for each split on a fifth of its own training rows; test rows are used once. "
         f"Gradients on batches of 100 rows, for each split: {hours}.",
         f"Picks of EMCMC at the end of a range: {edges}.",
+        *_reference_notes(found),
         f"Published numbers, of other runs: {'; '.join(sources)}.",
     ]
+
+
+def _reference_notes(found: Mapping[str, ByMethod]) -> list[str]:
+    shown = {table: by["hmc"] for table, by in found.items() if "hmc" in by}
+    if not shown:
+        return []
+    parts = [
+        f"{table} {result['gradients']:,} full-batch gradients for a split, "
+        f"{result['accepted']:.0%} of the proposals accepted, "
+        f"R-hat of predictions {result['r_hat']:.2f}"
+        for table, result in shown.items()
+    ]
+    return [f"HMC has EMCMC's prior and draws the noise variance too: {'; '.join(parts)}."]
 
 
 def _edges(found: Mapping[str, ByMethod]) -> str:

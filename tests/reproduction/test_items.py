@@ -208,6 +208,9 @@ def test_the_figure_of_the_regressions_names_what_it_shows(monkeypatch, tmp_path
 def test_every_method_has_the_same_gradients_and_trials():
     place = Place(None, None)
     made = item("regression").jobs("laptop", place)
+    references = [job for job in made if job.settings["method"] == "hmc"]
+    assert [job.settings["table"] for job in references] == ["yacht", "boston"]
+    made = [job for job in made if job not in references]
     assert len(made) == len(regression.SPACES) * len(regression.TABLES)
     assert made[0].settings["method"] == "emcmc"
     same = {

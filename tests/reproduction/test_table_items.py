@@ -79,7 +79,7 @@ def test_killed_it_continues_to_the_same_table(whole, tmp_path):
         process.wait()
     assert process.returncode == -signal.SIGKILL
     before = {path: path.stat().st_mtime_ns for path in runs.glob("*.json")}
-    assert 1 <= len(before) < 5
+    assert 1 <= len(before) < 6
     found = make("regression", tmp_path)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert found["rows"] == whole["regression"]["rows"]
@@ -118,8 +118,9 @@ def test_without_data_it_says_what_is_missing(name, tmp_path):
 @pytest.mark.parametrize("name", ITEMS)
 def test_laptop_jobs_have_equal_trials_for_every_method(name, tmp_path):
     jobs = item(name).jobs("laptop", Place(tmp_path, tmp_path, "data"))
-    assert len(jobs) == {"logistic": 5, "regression": 45}[name]
-    assert len({job.settings["trials"] for job in jobs}) == 1
+    tried = [job.settings["trials"] for job in jobs if job.settings["method"] != "hmc"]
+    assert len(tried) == {"logistic": 5, "regression": 45}[name]
+    assert len(set(tried)) == 1
 
 
 def test_trials_cover_every_range_evenly():
