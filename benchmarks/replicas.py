@@ -75,7 +75,7 @@ def flatten(task: Task, method: str, seed: int, store: Store, file: Path) -> Non
     for name in wanted(method):
         if name not in record["flatness"]:
             split = trajectory.data_of(task.name, seed)
-            record["flatness"][name] = flat.measured(networks[name], split.train, seed)
+            record["flatness"][name] = flat.measured(networks[name], split.train, seed, task.name)
             write(file, task.name, method, seed, record["scores"], record["flatness"])
 
 

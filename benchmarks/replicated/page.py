@@ -24,8 +24,10 @@ kept, whatever y.
 NLL, ECE and accuracy are on test rows, AUROC is that of telling rows of other data sets by their
 predictive entropy. λ_max is the largest eigenvalue of the Hessian on 512 training rows; LLC is the
 [local learning coefficient](flatness.md) on all training rows (γ = {gamma:g} in units of each
-tensor's size). For an average they are those of one of its networks. Each number is a mean over
-seeds with its standard error.
+tensor's size; 2 chains of 200 steps). For an average they are those of one of its networks. Each
+number is a mean over seeds with its standard error. On `cifar` λ_max has 256 rows and LLC 100
+steps, of the seeds whose networks were at hand, since a gradient there costs a hundred times as
+much.
 
 Made by `benchmarks/replicas.py` (`run`, then `render`) from `results/replicas`,
 `results/tournament` and `results/laptop/runs`.

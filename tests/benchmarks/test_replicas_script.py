@@ -147,9 +147,9 @@ def test_replicas_have_eta_and_gradients_of_one(script, tiny, monkeypatch):
 
 
 def test_flatness_of_a_tiny_network(script, tiny, monkeypatch):
-    monkeypatch.setattr(script.flat, "STEPS", 20)
+    monkeypatch.setitem(script.flat.EFFORT, "tiny", script.flat.Effort(steps=20))
     split = tiny["tiny"].rows(0)
-    measured = script.flat.measured(tiny["tiny"].network(), split.train, 0)
+    measured = script.flat.measured(tiny["tiny"].network(), split.train, 0, "tiny")
     assert measured["largest_eigenvalue"] > 0
     assert torch.isfinite(torch.tensor(measured["learning_coefficient_error"]))
 
