@@ -59,8 +59,9 @@ BETTER = " is better than "
 MEASURES = ("nll", "ece", "accuracy", "auroc")
 _TUNED = (
     "Every method tuned alike, its stopping point (half or all of the budget) included: 16 "
-    "settings at a quarter of the budget, the best 4 at the full budget, by the NLL of validation "
-    "pictures of the training set and a seed that judges nothing else."
+    "settings at a quarter of the budget, the best 4 at the full budget with three seeds, picks "
+    "near the end of a range also beyond it, by the NLL of validation pictures of the training set "
+    "and seeds that judge nothing else."
 )
 
 

@@ -21,7 +21,7 @@ from tournament.tasks import TASKS
 
 STUDIES = {**ABLATIONS, **PICTURES}
 SMOKE_SEEDS, SMOKE_SHARE = 2, 0.05  # of the task's budget
-SMOKE_SEARCH: dict[str, Any] = {"trials": 2, "finalists": 1, "budget": 0.2}
+SMOKE_SEARCH: dict[str, Any] = {"trials": 2, "finalists": 1, "budget": 0.2, "final_seeds": 1}
 COLUMNS = {  # measure → title, digits, factor
     "nll": ("NLL", 4, 1.0),
     "ece": ("ECE %", 2, 100.0),

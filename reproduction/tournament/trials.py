@@ -3,12 +3,14 @@
 Each method draws 16 settings at a quarter of the budget; the best four by validation NLL run at the
 full budget, and the best of those is the method's setting. All with one seed, never used again.
 
-The reproduction's search also offers every method to stop at half of its budget: `STOPPING`.
+The reproduction's search, `STOPPING`, also offers every method to stop at half of its budget, runs
+its finalists with two more seeds, and looks beyond the end of a range where its pick lies near it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +23,8 @@ from tournament.store import Store
 from tournament.tasks import Task
 
 TRIALS, FINALISTS, SHARE = 16, 4, 0.25
-SEED = 99  # no judged run has it
+SEED = 99  # no judged run has it, nor those below it that finalists have
+BEYOND = (0.25, 0.5)  # how far beyond the end of a range is looked, as parts of its length
 RANGES = {  # low and high, drawn evenly in logarithm
     "lr": (0.01, 0.3),
     "prior_variance": (0.01, 3.0),
@@ -49,16 +52,20 @@ class Search:
         finalists: Those of them that are tried at the full budget.
         lengths: Stopping points, as parts of the budget: the settings take them in turn.
         budget: Of the task's, for searches on a small scale.
+        final_seeds: Seeds of each finalist, whose mean NLL decides.
+        widened: Whether a pick near the end of a range is tried beyond it.
     """
 
     trials: int = TRIALS
     finalists: int = FINALISTS
     lengths: tuple[float, ...] = (1.0,)
     budget: float = 1.0
+    final_seeds: int = 1
+    widened: bool = False
 
 
 LEAGUE = Search()
-STOPPING = Search(lengths=(1.0, 0.5))
+STOPPING = Search(lengths=(1.0, 0.5), final_seeds=3, widened=True)
 
 
 def candidates(method: Method, base: Knobs, search: Search = LEAGUE) -> list[dict[str, float]]:
@@ -89,16 +96,37 @@ def _scale(method: Method, name: str) -> float:
     return LR_SCALE.get(method.optimizer, 1.0) if name == "lr" else 1.0
 
 
+def place_of(method: Method, name: str, value: float) -> float:
+    """Where a value lies in its range, in logarithms: 0 is its low end, 1 its high one."""
+    low, high = RANGES[name]
+    return math.log(value / (_scale(method, name) * low)) / math.log(high / low)
+
+
 def near_end(method: Method, name: str, value: float) -> bool:
-    """Whether a value lies in the first or last tenth of its range, in logarithms, or outside.
+    """Whether a value lies in the first or last tenth of its range, or outside.
 
     >>> from tournament.methods import METHODS
     >>> [near_end(METHODS["SGD"], "lr", lr) for lr in (0.011, 0.05, 0.29)]
     [True, False, True]
     """
-    low, high = RANGES[name]
-    place = math.log(value / (_scale(method, name) * low)) / math.log(high / low)
-    return not 0.1 <= place <= 0.9
+    return not 0.1 <= place_of(method, name, value) <= 0.9
+
+
+def beyond(method: Method, knobs: Knobs) -> list[dict[str, float]]:
+    """The setting with each number that lies near the end of its range moved beyond that end.
+
+    >>> from tournament.methods import METHODS
+    >>> [each["lr"] for each in beyond(METHODS["SGD"], {"lr": 0.29, "prior_variance": 0.1})]
+    [0.7021, 1.643]
+    """
+    made = []
+    for name in [n for n in method.open if n in knobs and near_end(method, n, knobs[n])]:
+        low, high = RANGES[name]
+        for part in BEYOND:
+            outside = 1 + part if place_of(method, name, knobs[name]) > 0.5 else -part
+            value = _scale(method, name) * low * (high / low) ** outside
+            made.append({**knobs, name: float(f"{value:.4g}")})
+    return made
 
 
 def near_ends(method: Method, knobs: Knobs) -> list[bool]:
@@ -119,11 +147,38 @@ def chosen(
     knobs = candidates(method, base, search)
     if len(knobs) == 1:
         return knobs[0], []
-    for share, kept in ((SHARE, search.finalists), (1.0, 1)):
-        runs = [trajectories(method, task, SEED, k, share * search.budget) for k in knobs]
-        missing = store.missing(settings for chains in runs for settings in chains)
-        if missing:
+    stages = [(SHARE, 1, search.finalists), (1.0, search.final_seeds, 1)]
+    for share, seeds, kept in stages:
+        runs = _runs(method, task, knobs, share * search.budget, seeds)
+        if missing := _missing(runs, store):
             return None, missing
-        values = [validation_nll(method, chains, store) for chains in runs]
-        knobs = [knobs[i] for i in np.argsort(values, kind="stable")[:kept]]
+        knobs = _best(method, knobs, runs, store)[:kept]
+    others = beyond(method, knobs[0]) if search.widened else []
+    if others:
+        knobs = [knobs[0], *others]
+        runs = _runs(method, task, knobs, search.budget, search.final_seeds)
+        if missing := _missing(runs, store):
+            return None, missing
+        knobs = _best(method, knobs, runs, store)
     return knobs[0], []
+
+
+Runs = list[list[list[Settings]]]  # of each setting, of each seed, its chains
+
+
+def _runs(method: Method, task: Task, knobs: Sequence[Knobs], share: float, seeds: int) -> Runs:
+    return [
+        [trajectories(method, task, SEED - i, each, share) for i in range(seeds)] for each in knobs
+    ]
+
+
+def _missing(runs: Runs, store: Store) -> list[Settings]:
+    return store.missing(settings for each in runs for chains in each for settings in chains)
+
+
+def _best(
+    method: Method, knobs: Sequence[dict[str, float]], runs: Runs, store: Store
+) -> list[dict[str, float]]:
+    """Settings by their mean validation NLL, the lowest first."""
+    values = [np.mean([validation_nll(method, chains, store) for chains in each]) for each in runs]
+    return [knobs[i] for i in np.argsort(values, kind="stable")]

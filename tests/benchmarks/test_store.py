@@ -9,6 +9,7 @@ from tournament import command, extra, leagues, page, plan, readme, table, trial
 from tournament.methods import METHODS, thinned, trajectories
 from tournament.settings import Settings
 from tournament.store import Store, claimed
+from tournament.tasks import TASKS
 from tournament.work import work
 
 FEW = ("SGD", "iterates", "SGHMC", "EMCMC", "ensemble 2")
@@ -131,6 +132,30 @@ def test_every_second_setting_stops_at_half_and_a_chosen_one_stays_there(tiny, t
     passes = [trajectories(method, task, 0, knobs, share=0.5)[0].passes for knobs in found]
     assert passes == [4.0, 2.0, 4.0, 2.0]
     assert trajectories(METHODS["ensemble 2"], task, 0, found[1])[1].passes == 2.0
+
+
+def test_finalists_are_judged_by_their_mean_over_seeds_and_beyond_an_end(tmp_path, monkeypatch):
+    """Made-up NLLs: lr 0.29 is best of the range, and what lies beyond its end is better still."""
+    method, task, store = METHODS["SGD"], TASKS["digits"], Store(tmp_path)
+    base, asked = {"lr": 0.29, "prior_variance": 0.2}, []
+    search = trials.Search(3, 2, final_seeds=3, widened=True)
+    monkeypatch.setattr(store, "missing", lambda runs: [])
+
+    def nll(method, chains, store):
+        run = chains[0]
+        asked.append((run.seed, run.passes))
+        luck = {99: 0.5 * (run.lr < 0.29), 98: 0.0, 97: 0.0}[run.seed]  # of the first seed alone
+        return abs(np.log(run.lr / 0.7)) - luck
+
+    monkeypatch.setattr(trials, "validation_nll", nll)
+    found, missing = trials.chosen(method, task, base, store, search)
+    assert missing == []
+    assert found["lr"] == trials.beyond(method, base)[0]["lr"] == 0.7021
+    assert found["prior_variance"] == 0.2
+    short, full = task.passes / 4, task.passes
+    assert asked[:3] == [(99, short)] * 3
+    assert asked[3:9] == [(99, full), (98, full), (97, full)] * 2
+    assert asked[9:] == [(99, full), (98, full), (97, full)] * 3  # the pick and two beyond it
 
 
 def test_the_page_shows_what_the_trials_chose():
