@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 PRIOR_VARIANCE = 0.01  # of the logistic regression's weights
-NETWORK_PRIOR = 1.0  # variance of the network's weights
+NETWORK_PRIOR = 0.1  # variance of the network's weights
 HIDDEN = 4
 NOISE = 0.8  # standard deviation of the targets, which are scaled to 1: what the table's rows have
 NETWORK_ROWS = 400
@@ -228,7 +228,7 @@ def network() -> Target:
         observe=observe,
         start=0.3 * torch.randn(sum(cut), generator=generator),
         steps=8000,
-        reference=160_000,
+        reference=80_000,
     )
 
 
