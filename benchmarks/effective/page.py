@@ -34,9 +34,9 @@ blackjax and posteriors; the first one the ESS per second, where that was measur
 - Variances are exact (Gaussians), from quadrature (two modes), or those of a NUTS run of four
   chains of about 40,000 gradients each (network: 80,000).
 - The network's posterior must have one mode in what it predicts, or no chain can be judged. Two
-  first choices had several: 6 units on the Yacht table with noise 0.1, and 4 units on red wines with a
-  prior variance of 1 (NUTS itself had 3 effective samples in each chain). With 0.1 NUTS mixes
-  (R-hat 1.004). These choices were made before any number of the table below was seen.
+  first choices had several: 6 units on the Yacht table with noise 0.1, and 4 units on red wines
+  with a prior variance of 1 (NUTS itself had 3 effective samples in each chain). With 0.1 NUTS
+  mixes (R-hat 1.004). The choice was made before any number of the table below was seen.
 - All chains start from draws of the target. NUTS and MCLMC start adapted. Nobody's warm-up,
   burn-in (a fifth of each run) and compilation is counted.
 - The Gaussians have their axes along the coordinates. NUTS, MCLMC and PSGLD fit a scale to each
