@@ -106,8 +106,10 @@ def values(
         if measured is None:
             continue
         by_seed[seed] = {name: measured[name] for name in MEASURES if name in measured}
-        if (record := read(folder / f"{flat}-{seed}.json")) is not None:
-            flatness = record["flatness"][network]
+        flatness = (read(folder / f"{flat}-{seed}.json") or {"flatness": {}})["flatness"].get(
+            network
+        )
+        if flatness is not None:
             by_seed[seed]["top"] = flatness["largest_eigenvalue"]
             by_seed[seed]["llc"] = flatness["learning_coefficient"]
     return by_seed
