@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from entropy_mcmc_reproduction import regression, regression_chains
+from entropy_mcmc_reproduction import regression, regression_chains, regression_shape
 from entropy_mcmc_reproduction.regression_chains import KINDS
 from entropy_mcmc_reproduction.regression_data import Splits, read
 from entropy_mcmc_reproduction.regression_noise import NoisePosterior, NoisePrior
+from entropy_mcmc_reproduction.regression_shape import Shape
 
-TABLES = ("yacht", "boston", "energy")
+TABLES = ("yacht", "boston", "energy", "wine-red", "concrete")
 METHODS = ("emcmc", "ensemble")
 HEAVY = (2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, float("inf"))
 # The centre of the ranges of docs/protocol.md, for all tables and methods.
@@ -37,6 +38,8 @@ CANDIDATES = {
     "t averaged": NoisePrior(HEAVY),
     "t averaged, 1 row of 0.01": NoisePrior(HEAVY, 1, 0.01),
 }
+# The second choice: s varies from row to row, around the first one's winner, "t averaged".
+SHAPES = {f"t averaged, s by {kind}": kind for kind in regression_shape.KINDS}
 
 
 def plugged_in(noise: NoisePosterior) -> NoisePosterior:
@@ -64,12 +67,19 @@ def compared(
     first = _outputs(method, settings, inner, seed=2001, guess=None)
     guess = fitted(first, inner.judged_targets, None).typical().float()
     second = _outputs(method, settings, outer, seed=2002, guess=guess)
-    return {
+    found = {
         name: fitted(first, inner.judged_targets, prior)
         .log_density(second, outer.judged_targets)
         .tolist()
         for name, prior in CANDIDATES.items()
     }
+    for name, kind in SHAPES.items():
+        shape = Shape.given(kind, first, inner.judged_inputs, inner.judged_targets)
+        inside = shape.relative(first, inner.judged_inputs)
+        noise = NoisePosterior.given(first, inner.judged_targets, NoisePrior(HEAVY), inside)
+        outside = shape.relative(second, outer.judged_inputs)
+        found[name] = noise.log_density(second, outer.judged_targets, outside).tolist()
+    return found
 
 
 def _outputs(
@@ -102,7 +112,7 @@ def main() -> None:
 def shown(known: dict[str, dict[str, list[float]]]) -> str:
     """Mean log-density of each candidate on each table and method, and in all."""
     lines = []
-    for name in CANDIDATES:
+    for name in (*CANDIDATES, *SHAPES):
         means = [float(torch.tensor(by[name]).mean()) for by in known.values()]
         cells = " ".join(f"{value:8.3f}" for value in means)
         lines.append(f"{name:28} {sum(means) / len(means):8.3f}  {cells}")

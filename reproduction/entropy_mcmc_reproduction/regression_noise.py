@@ -7,7 +7,8 @@ Errors around the output of a network are Student-t with scale² s and :math:`\n
 
 an inverse gamma worth k rows of variance s₀ (k = 0: flat). The posterior given held-out rows is
 kept on a grid, so that it is exact for mixtures of networks too. With one network and Gaussian
-errors, predictions are the textbook's Student-t with k + n degrees of freedom.
+errors, predictions are the textbook's Student-t with k + n degrees of freedom. `relative`, where it
+is given, is a factor of s for each row (`regression_shape`).
 """
 
 from __future__ import annotations
@@ -91,9 +92,12 @@ class NoisePosterior:
     evidence: Tensor
 
     @classmethod
-    def given(cls, means: Tensor, targets: Tensor, prior: NoisePrior) -> NoisePosterior:
+    def given(
+        cls, means: Tensor, targets: Tensor, prior: NoisePrior, relative: Tensor | None = None
+    ) -> NoisePosterior:
         """From outputs (networks, runs, rows) and targets (runs, rows) of held-out rows."""
-        squares = (targets.double() - means.double()).square()
+        gaps, shift = _relative_gaps(means, targets, relative)
+        squares = gaps.square()
         points = prior.points()
         logs = torch.stack([_mixture(squares, *p).sum(1) for p in points.tolist()], dim=1)
         logs = logs.nan_to_num(nan=-math.inf, posinf=-math.inf) + prior.log_weights()
@@ -101,7 +105,7 @@ class NoisePosterior:
         lost = torch.isinf(evidence)
         logs = torch.where(lost[:, None], prior.log_weights(), logs)
         weights = logs - logs.logsumexp(1, keepdim=True)
-        return cls(points, weights, evidence / targets.shape[1])
+        return cls(points, weights, evidence / targets.shape[1] - shift)
 
     @classmethod
     def together(cls, parts: Sequence[NoisePosterior]) -> NoisePosterior:
@@ -121,23 +125,34 @@ class NoisePosterior:
         """Geometric mean of s: (runs,)."""
         return (self.log_weights.exp() @ self.points[:, 0].log()).exp()
 
-    def log_density(self, means: Tensor, targets: Tensor) -> Tensor:
+    def log_density(self, means: Tensor, targets: Tensor, relative: Tensor | None = None) -> Tensor:
         """Mean over rows of the predictive log-density of each run."""
         # Every point counts: far from all networks the least probable s has the highest density.
-        squares = (targets.double() - means.double()).square()
+        gaps, shift = _relative_gaps(means, targets, relative)
+        squares = gaps.square()
         total = torch.full_like(squares[0], -math.inf)
         for (s, tail), weights in zip(self.points.tolist(), self.log_weights.T, strict=True):
             total = torch.logaddexp(total, _mixture(squares, s, tail) + weights[:, None])
-        return total.mean(1)
+        return total.mean(1) - shift
 
-    def level(self, means: Tensor, targets: Tensor) -> Tensor:
+    def level(self, means: Tensor, targets: Tensor, relative: Tensor | None = None) -> Tensor:
         """Predictive probability of a value below the target: (runs, rows)."""
-        gaps = targets.double() - means.double()
+        gaps, _ = _relative_gaps(means, targets, relative)
         total = torch.zeros_like(gaps[0])
         for (s, tail), weights in zip(self.points.tolist(), self.log_weights.exp().T, strict=True):
             if bool((weights > NEGLIGIBLE).any()):
                 total += _below(gaps / math.sqrt(s), tail).mean(0) * weights[:, None]
         return total
+
+
+def _relative_gaps(
+    means: Tensor, targets: Tensor, relative: Tensor | None
+) -> tuple[Tensor, Tensor | float]:
+    """Errors in units of the square root of `relative`, and the mean of half its logarithm."""
+    gaps = targets.double() - means.double()
+    if relative is None:
+        return gaps, 0.0
+    return gaps / relative.sqrt(), relative.log().mean(1) / 2
 
 
 def _below(scores: Tensor, tail: float) -> Tensor:
