@@ -7,6 +7,7 @@ would leak, since what one split holds out, another one trains on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from entropy_mcmc_reproduction.regression_chains import KINDS, Course
 from entropy_mcmc_reproduction.regression_data import Splits, read
 from entropy_mcmc_reproduction.regression_noise import NoisePosterior, prior_from
 from entropy_mcmc_reproduction.regression_scores import SCORES, judge
+from entropy_mcmc_reproduction.regression_shape import Shape
 from entropy_mcmc_reproduction.regression_view import job_name
 from entropy_mcmc_reproduction.trials import latin
 
@@ -41,7 +43,12 @@ _COMMON = {
     "keep_from": 0.75,
     "validation_part": 0.2,
     # Chosen by `regression_choice`; tails as text, since JSON has no infinity.
-    "noise": {"tails": ["2", "3", "4", "6", "8", "16", "32", "inf"], "rows": 0.0, "variance": 1.0},
+    "noise": {
+        "tails": ["2", "3", "4", "6", "8", "16", "32", "inf"],
+        "rows": 0.0,
+        "variance": 1.0,
+        "shape": "inputs",
+    },
 }
 _FULL = {"passes": 300, "least": 8000, "most": 60_000, "trials": 6, "finalists": 2, "splits": None}
 _SMOKE = {"passes": 2, "least": 160, "most": 160, "trials": 2, "finalists": 1, "splits": 2}
@@ -102,14 +109,15 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     splits = Splits.of(*read(settings["table"], place.data, settings["splits"]))
     held = splits.validation(settings["validation_part"])
     trials = settings_of(settings)
-    first, _ = _validated(settings, held, [list(range(len(trials)))] * len(held), coarse=True)
-    finalists = [_best(scores, settings["finalists"]) for scores in first]
-    second, noise = _validated(settings, held, finalists, coarse=False)
-    places = [_best(scores, 1)[0] for scores in second]
+    first = _validated(settings, held, [list(range(len(trials)))] * len(held), coarse=True)
+    finalists = [_best(scores, settings["finalists"]) for scores in first.scores]
+    second = _validated(settings, held, finalists, coarse=False)
+    places = [_best(scores, 1)[0] for scores in second.scores]
     chosen = [many[place] for many, place in zip(finalists, places, strict=True)]
-    picked = noise.of([len(places) * place + split for split, place in enumerate(places)])
+    runs = [len(places) * place + split for split, place in enumerate(places)]
+    picked, shape = second.noise.of(runs), second.shape.of(runs)
     return {
-        **_judged(settings, splits, chosen, picked),
+        **_judged(settings, splits, chosen, picked, shape),
         "rows": splits.rows,
         "test_rows": splits.judged_inputs.shape[1],
         "gradients": gradients(settings, splits.rows),
@@ -117,9 +125,10 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
         "trials": trials,
         "chosen": chosen,
         "noise": picked.typical().tolist(),
-        "validation_log_likelihood": first,
+        "shape_spread": shape.spreads.tolist(),
+        "validation_log_likelihood": first.scores,
         "finalists": finalists,
-        "finalists_log_likelihood": second,
+        "finalists_log_likelihood": second.scores,
     }
 
 
@@ -142,19 +151,33 @@ def course_of(settings: Mapping[str, Any], rows: int, chains: int, length: float
     return Course(steps=steps, **{name: settings[name] for name in names})
 
 
+@dataclass(frozen=True)
+class Validated:
+    """What held-out rows say of settings.
+
+    Attributes:
+        scores: Evidence of the wanted settings of each split.
+        noise: Of split after split of each split's first setting, then of its second, and so on.
+        shape: How the noise varies from row to row, in the same order.
+    """
+
+    scores: list[list[float]]
+    noise: NoisePosterior
+    shape: Shape
+
+
 def _validated(
     settings: Mapping[str, Any], held: Splits, wanted: Sequence[Sequence[int]], coarse: bool
-) -> tuple[list[list[float]], NoisePosterior]:
-    """Evidence on held-out rows of the wanted settings of each split, and their noise.
+) -> Validated:
+    """The wanted settings of each split on its held-out rows.
 
-    The noise has split after split of each split's first setting, then of its second, and so on.
-    `coarse` is a quarter of the budget: one of four chains.
+    `coarse` is a quarter of the budget, one of four chains, and one noise variance for all rows.
     """
     kind = KINDS[settings["method"]]
     pairs = [(split, i) for i in range(len(wanted[0])) for split in range(len(wanted))]
     chains = 1 if coarse else kind.chains
     share = max(COARSE, kind.chains) if coarse else kind.chains
-    made, parts = [], []
+    made, parts, shapes = [], [], []
     for length, some in _by_length(settings, pairs, [wanted[s][i] for s, i in pairs]):
         part = held.only([split for (split, _), _ in some])
         course = course_of(settings, held.rows, share, length)
@@ -163,15 +186,32 @@ def _validated(
             settings["method"], numbers, part, course, chains=chains, seed=1000 + coarse
         )
         made += [pair for pair, _ in some]
-        parts.append(
-            NoisePosterior.given(means, part.judged_targets, prior_from(settings["noise"]))
-        )
-    noise = NoisePosterior.together(parts).of([made.index(pair) for pair in pairs])
-    return noise.evidence.view(-1, len(wanted)).T.tolist(), noise
+        shape, noise = noise_of(settings["noise"], means, part, flat=coarse)
+        parts.append(noise)
+        shapes.append(shape)
+    order = [made.index(pair) for pair in pairs]
+    noise = NoisePosterior.together(parts).of(order)
+    scores = noise.evidence.view(-1, len(wanted)).T.tolist()
+    return Validated(scores, noise, Shape.together(shapes).of(order))
+
+
+def noise_of(
+    values: Mapping[str, Any], means: Tensor, held: Splits, flat: bool = False
+) -> tuple[Shape, NoisePosterior]:
+    """What errors on held-out rows say of the noise; `flat`: one variance for all rows."""
+    rows = means, held.judged_inputs, held.judged_targets
+    shape = Shape.flat(values["shape"], *rows[:2]) if flat else Shape.given(values["shape"], *rows)
+    relative = shape.relative(means, held.judged_inputs)
+    prior = prior_from(values)
+    return shape, NoisePosterior.given(means, held.judged_targets, prior, relative)
 
 
 def _judged(
-    settings: Mapping[str, Any], splits: Splits, chosen: Sequence[int], noise: NoisePosterior
+    settings: Mapping[str, Any],
+    splits: Splits,
+    chosen: Sequence[int],
+    noise: NoisePosterior,
+    shape: Shape,
 ) -> dict[str, list[float]]:
     """Scores of the test rows: the only place where they are used."""
     kind = KINDS[settings["method"]]
@@ -190,7 +230,7 @@ def _judged(
             seed=0,
             guess=noise.of(members).typical().float(),
         )
-        for name, values in judge(means, part, noise.of(members)).items():
+        for name, values in judge(means, part, noise.of(members), shape.of(members)).items():
             for split, value in zip(members, values, strict=True):
                 result[name][split] = value
     return result

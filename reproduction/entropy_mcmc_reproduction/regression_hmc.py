@@ -21,10 +21,9 @@ from torch import Tensor
 
 from entropy_mcmc.diagnostics import mixing
 from entropy_mcmc.sklearn.networks import Architecture, backward, forward
-from entropy_mcmc_reproduction import regression_noise
+from entropy_mcmc_reproduction import regression
 from entropy_mcmc_reproduction.jobs import Place, result_of
 from entropy_mcmc_reproduction.regression_data import Splits, read
-from entropy_mcmc_reproduction.regression_noise import NoisePosterior
 from entropy_mcmc_reproduction.regression_scores import judge
 
 ACCEPTED = 0.8  # part of the proposals, at which the step size aims during burn-in
@@ -44,11 +43,10 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
     splits = Splits.of(*read(settings["table"], place.data, settings["splits"]))
     held = splits.validation(settings["validation_part"])
     first = sample(held, variances, settings, seed=1)
-    prior = regression_noise.prior_from(settings["noise"])
-    noise = NoisePosterior.given(first.means, held.judged_targets, prior)
+    shape, noise = regression.noise_of(settings["noise"], first.means, held)
     last = sample(splits, variances, settings, seed=0)
     return {
-        **judge(last.means, splits, noise),
+        **judge(last.means, splits, noise, shape),
         "rows": splits.rows,
         "test_rows": splits.judged_inputs.shape[1],
         "gradients": settings["iterations"] * settings["leapfrogs"] * settings["chains"],

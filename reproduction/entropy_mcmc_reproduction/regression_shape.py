@@ -11,6 +11,7 @@ more than one standard error.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,8 +61,22 @@ class Shape:
         phi = standardised(phi, centre, scale)
         squares = (targets.double() - means.double().mean(0)).square()
         chosen = [chosen_fit(p, s) for p, s in zip(phi, squares, strict=True)]
-        spreads = torch.tensor([spread for spread, _ in chosen])
+        spreads = torch.tensor([spread for spread, _ in chosen], dtype=torch.float64)
         return cls(kind, centre, scale, torch.stack([w for _, w in chosen]), spreads)
+
+    @classmethod
+    def flat(cls, kind: str, means: Tensor, inputs: Tensor) -> Shape:
+        """ρ = 1 everywhere."""
+        phi = features(kind, means[:, :, :1], inputs[:, :1])
+        none = torch.zeros_like(phi[:, 0])
+        return cls(kind, none, none + 1, none, none[:, 0])
+
+    @classmethod
+    def together(cls, parts: Sequence[Shape]) -> Shape:
+        """Runs of several, one after the other."""
+        names = ("centre", "scale", "weights", "spreads")
+        joined = [torch.cat([getattr(part, name) for part in parts]) for name in names]
+        return cls(parts[0].kind, *joined)
 
     def of(self, runs: list[int]) -> Shape:
         """Some of the runs."""
@@ -71,7 +86,8 @@ class Shape:
     def relative(self, means: Tensor, inputs: Tensor) -> Tensor:
         """ρ of every row: (runs, rows)."""
         phi = standardised(features(self.kind, means, inputs), self.centre, self.scale)
-        return torch.einsum("rnf,rf->rn", phi, self.weights).clamp(-MOST, MOST).exp()
+        slopes = torch.einsum("rnf,rf->rn", phi, self.weights)
+        return slopes.nan_to_num(nan=0.0).clamp(-MOST, MOST).exp()  # NaN: the run diverged
 
 
 def standardised(phi: Tensor, centre: Tensor, scale: Tensor) -> Tensor:

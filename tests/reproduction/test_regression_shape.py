@@ -80,4 +80,15 @@ def test_a_run_that_diverged_has_no_shape():
     means, x, y = table(0.8, rows=50)
     shape = Shape.given("inputs", means * math.nan, x, y)
     assert shape.weights.abs().max() == 0
+    assert shape.relative(means * math.nan, x).unique().tolist() == [1.0]
     assert shape.of([0]).spreads.tolist() == [0.0]
+
+
+def test_a_flat_shape_is_one_everywhere():
+    means, x, y = table(0.8, rows=50)
+    flat = Shape.flat("squares", means, x)
+    assert flat.relative(means, x).unique().tolist() == [1.0]
+    both = Shape.together([flat, Shape.given("squares", means, x, y)])
+    twice = means.repeat(1, 2, 1), x.repeat(2, 1, 1)
+    assert both.relative(*twice)[0].unique().tolist() == [1.0]
+    assert len(both.relative(*twice)[1].unique()) > 1
