@@ -13,7 +13,7 @@ import torch
 from arviz_stats.base import array_stats
 
 from entropy_mcmc import chains
-from entropy_mcmc.chains import sampling, transforms, warm_up
+from entropy_mcmc.chains import noise_and_batches, sampling, steps, transforms, warm_up
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 
 BOUND = 4.5
@@ -194,6 +194,59 @@ def test_non_finite_values_are_raised_with_the_place():
         chains.sample(lambda t: t["x"] ** 4, {"x": 1.0}, **SHORT)  # not a density: it explodes
     with pytest.raises(ConfigError, match="low must be less than high"):
         transforms.between(1.0, 0.0)
+
+
+def test_only_the_steps_of_the_draws_are_compiled(monkeypatch):
+    """Once: each window of the warm-up has other settings, and would be compiled for itself."""
+    made = []
+
+    def eager(function, example, *, direct):
+        made.append(len(example[0]))
+        return lambda tensors: function(*tensors)
+
+    def refused(*_):
+        raise AssertionError("the noise was compiled, which takes longer than the steps")
+
+    monkeypatch.setattr(steps, "compiled", eager)
+    monkeypatch.setattr(noise_and_batches, "_kernel", refused)
+
+    def draw(use):
+        return chains.sample(
+            lambda t: -t["x"].square().sum() / 2,
+            {"x": torch.zeros(3)},
+            compile=use,
+            **{**SHORT, "draws": 20},
+        )
+
+    plain = draw(False)
+    assert made == []
+    compiled = draw(True)
+    assert made == [sampling.FEW_UNROLLED]
+    torch.testing.assert_close(compiled["x"], plain["x"], rtol=1e-5, atol=1e-5)
+    assert draw("auto")["x"].equal(plain["x"])
+    assert len(made) == 1
+
+
+@pytest.mark.soak
+def test_compiled_draws_equal_uncompiled_ones():
+    """A tensor that the log density closes over, a transform, mini-batches: rounding alone."""
+    centre = torch.tensor([1.0, -2.0])
+    rows = centre + torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
+    plain, compiled = (
+        chains.sample(
+            lambda t, rows: -((rows - t["m"]) ** 2).sum(1) / (2 * t["s"] ** 2) - 2 * t["s"].log(),
+            {"m": torch.zeros(2), "s": 1.0},
+            log_prior=lambda t: -((t["m"] - centre) ** 2).sum() / 200 - t["s"],
+            transforms={"s": transforms.positive()},
+            data=(rows,),
+            batch_size=200,
+            compile=use,
+            **{**SHORT, "draws": 40},
+        )
+        for use in (False, True)
+    )
+    for name in ("m", "s"):
+        torch.testing.assert_close(compiled[name], plain[name], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.soak

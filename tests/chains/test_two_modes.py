@@ -3,7 +3,7 @@
 U = −log(e^{−‖θ−m₁‖²/(2·0.5)} + e^{−‖θ−m₂‖²/2}), d = 2, η = 0.5. The mass nearer each mean is
 compared with quadrature, with the standard error over independent chains, which start half in each
 mode. A bound of 4 standard errors has a false-alarm rate of 6e-5; seeds are fixed. Steps are
-BAOAB's, which cross sooner than Euler's and have the same target.
+BAOAB's, which cross sooner than Euler's and have the same target as lr → 0.
 """
 
 import numpy as np
@@ -73,16 +73,26 @@ def crossings(points, scale):
     return sum(int((row[1:] != row[:-1]).sum()) for row in visits)
 
 
-def run_chains(scale, count, steps, lr, start=None, **settings):
+def run_chains(scale, count, steps, lr, **settings):
     """Fraction of draws nearer the flat mean, its standard error, and the crossings."""
-    start = means(scale)[torch.arange(count) % 2] if start is None else start
+    return run_halves(scale, count, steps // 4, steps, lr, **settings)[0]
+
+
+def run_halves(scale, count, burn_in, steps, lr, **settings):
+    """The same, after burn-in, and the fraction with its error by the mode of the start."""
     draws = chains.run(
-        energy(scale), start, steps=steps, burn_in=steps // 4, thin=10, lr=lr, num_data=1, seed=1,
-        **STEPS, **settings,
+        energy(scale), means(scale)[torch.arange(count) % 2], steps=steps, burn_in=burn_in, thin=10,
+        lr=lr, num_data=1, seed=1, **STEPS, **settings,
     )  # fmt: skip
     points = draws.theta if draws.guide is None else draws.guide
     share = nearer_flat(points, scale).double().mean(1)
-    return float(share.mean()), float(share.std() / count**0.5), crossings(points, scale)
+    halves = [mean_and_error(share[mode::2]) for mode in (0, 1)]
+    return (*mean_and_error(share), crossings(points, scale)), halves
+
+
+def mean_and_error(shares):
+    """Over independent chains."""
+    return float(shares.mean()), float(shares.std() / len(shares) ** 0.5)
 
 
 def check(measured, expected):
@@ -145,12 +155,25 @@ def test_sgld_cooled_to_an_eighth_stays_at_its_own_odds():
     assert guide_share(CLOSE, 8) - measured[0] > 10 * measured[1]
 
 
+def at_the_papers_means(y, count, burn_in, steps, lr):
+    """Half of the chains start in each mode; burn-in is five or more relaxation times."""
+    measured, halves = run_halves(1.0, count, burn_in, steps, lr, eta=ETA, replicas=y)
+    check(measured, guide_share(1.0, y))
+    shares, errors = zip(*halves, strict=True)
+    assert abs(shares[1] - shares[0]) < BOUND * np.hypot(*errors)  # nothing is left of the starts
+
+
+def test_one_replica_at_the_papers_means():
+    """Barriers of 1.2 and 1.5 nats for the guide: the start is forgotten in about 150 steps."""
+    at_the_papers_means(1, count=1000, burn_in=1000, steps=2000, lr=0.1)
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("y", [1, 4])
-def test_at_the_papers_means(y):
-    """Barriers of 4.7 and 5.8 nats at y = 4: the starts have the odds that must stay."""
-    flat_starts = round(1000 * guide_share(1.0, y))
-    start = means(1.0)[(torch.arange(1000) < flat_starts).long()]
-    share, error, crossed = run_chains(1.0, 1000, 6000, 0.15, start=start, eta=ETA, replicas=y)
-    assert crossed >= 150
-    assert abs(share - guide_share(1.0, y)) < BOUND * error
+def test_four_replicas_at_the_papers_means():
+    """Barriers of 4.7 and 5.8 nats: the start is forgotten in 8,600 steps, a fifth of burn-in.
+
+    Half of the starts are in the sharp mode, where the target has 18 %. BAOAB is exact within a
+    mode, but across barriers its odds err in proportion to lr: at 0.2 the share of the flat mode
+    was 0.803 ± 0.004 instead of 0.822.
+    """
+    at_the_papers_means(4, count=2000, burn_in=44_000, steps=64_000, lr=0.05)

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains import log_density as density_of
+from entropy_mcmc.chains.density_checks import check_finite, check_functions
 from entropy_mcmc.chains.inputs import check_data, rows_per_step
 from entropy_mcmc.chains.posterior_draws import PosteriorDraws
+from entropy_mcmc.chains.propriety import check_dependence
+from entropy_mcmc.chains.row_scaling import check_scaling
 from entropy_mcmc.chains.transforms import Identity
 from entropy_mcmc.chains.warm_up import Problem, warm_up, windows
 from entropy_mcmc.errors import check_choice, check_count
@@ -56,7 +59,7 @@ def sample(
         thin: Steps, and gradients, between two draws.
         seed: Of starts, noise and batches; None draws one.
         progress: Show a progress bar.
-        compile: True, False, or "auto": where it pays (see `run`).
+        compile: Compile the steps of the draws: True, False, or "auto", from 20,000 of them on.
 
     Raises:
         NonFiniteError: a chain or a log density is not finite; the message names where.
@@ -75,15 +78,19 @@ def sample(
     density, states = density_of.build(
         log_density, log_prior, init, chains, transforms or {}, parts
     )
+    check_functions(density, states[0])
+    check_finite(density, states, "at init")
     states = _apart(density, states, seed)
-    problem = Problem(density, batch_size, seed, compile)
+    check_scaling(density, states, batch_size, seed)
+    check_dependence(density, states)
+    problem = Problem(density, batch_size, seed)
     steps = draws * thin
     with closing(_bar(progress, sum(windows(warm_up_steps)) + steps)) as bar:
-        tuning, states = warm_up(problem, states, warm_up_steps, bar.update)
-        kept = problem.window(
-            states, tuning, steps, 0, thin=thin, burn_in=thin - 1, tell=bar.update
-        )
-    values = density_of.check_finite(density, kept.flatten(0, 1), "at a draw")
+        tuning, states = warm_up(problem, states, warm_up_steps, bar.update, compile)
+        options = {"thin": thin, "burn_in": thin - 1, "tell": bar.update}
+        how = "steps" if compile is True else compile
+        kept = problem.window(states, tuning, steps, 0, compile=how, **options)
+    values = check_finite(density, kept.flatten(0, 1), "at a draw")
     at = tuple(int(i) for i in torch.linspace(0, draws - 1, min(LOOKED_AT, draws)).tolist())
     looked_at = kept[:, list(at)].flatten(0, 1)
     slopes = density_of.gradients(density.energy(torch.ones_like(tuning.scale)), looked_at)

@@ -9,6 +9,15 @@ from torch import Tensor
 
 from entropy_mcmc.errors import NonFiniteError
 
+
+class DivergedError(NonFiniteError):
+    """A chain that became NaN or infinite, by its number and the step."""
+
+    def __init__(self, chain: int, step: int, remedy: str) -> None:
+        super().__init__(f"chain {chain} became NaN or infinite at step {step}; {remedy}")
+        self.chain, self.step = chain, step
+
+
 Trace = Sequence[Tensor]  # variables after every step of a call, (chain, step, element)
 Replay = Callable[[Callable[[int, Trace], None]], Sequence[Tensor]]
 
@@ -41,7 +50,8 @@ def report_divergence(replay: Replay, first_chain: int, steps: int, lr: float) -
     step, chain = first[0]
     if step >= steps:
         return  # in steps that a compiled call makes past the end, and that are dropped
-    raise NonFiniteError(
-        f"chain {first_chain + chain} became NaN or infinite at step {step}; use a smaller lr, got "
-        f"lr={lr}, or look for NaN in the data and for log(0) in the energy"
+    raise DivergedError(
+        first_chain + chain,
+        step,
+        f"use a smaller lr, got lr={lr}, or look for NaN in the data and for log(0) in the energy",
     )

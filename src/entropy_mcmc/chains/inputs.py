@@ -31,7 +31,8 @@ def starting_states(energy: Any, init: Any, chains: int | None) -> tuple[Layout,
     given = list(init.values()) if isinstance(init, Mapping) else [init]
     if not given:
         raise ConfigError("init must hold at least one tensor, got an empty dict")
-    values = [_as_state(label, value) for label, value in zip(labels, given, strict=True)]
+    dtype = _numbers_dtype(given)
+    values = [_as_state(label, value, dtype) for label, value in zip(labels, given, strict=True)]
     _check_alike(labels, [value.dtype for value in values], "dtype")
     if chains is not None:
         count = check_count("chains", chains)
@@ -41,11 +42,19 @@ def starting_states(energy: Any, init: Any, chains: int | None) -> tuple[Layout,
     return layout, torch.cat([value.reshape(len(value), -1) for value in values], dim=1)
 
 
-def _as_state(label: str, value: Any) -> Tensor:
-    """A detached tensor of float32 or float64, from a tensor, an array or a number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = torch.tensor(float(value))
+def _numbers_dtype(given: Sequence[Any]) -> torch.dtype:
+    """Dtype of numbers and lists: float64 beside a tensor or an array of float64, else float32."""
+    doubles = (torch.float64, np.float64)
+    has_double = any(isinstance(v, Tensor | np.ndarray) and v.dtype in doubles for v in given)
+    return torch.float64 if has_double else torch.float32
+
+
+def _as_state(label: str, value: Any, dtype: torch.dtype) -> Tensor:
+    """A detached tensor of float32 or float64; numbers, and lists of them, get `dtype`."""
     tensor = _as_tensor(label, value).detach()
+    plain = isinstance(value, int | float | list | tuple) and not isinstance(value, bool)
+    if plain and not tensor.is_complex() and tensor.dtype != torch.bool:
+        tensor = tensor.to(dtype)
     if tensor.dtype not in PRECISIONS:
         raise ConfigError(
             f"{label} must be of float32 or float64, got {tensor.dtype}; convert it, for example "
@@ -63,6 +72,11 @@ def _as_tensor(label: str, value: Any) -> Tensor:
         raise ConfigError(
             f"{label} must be a tensor, an array or a number, got {type(value).__name__}: {error}"
         ) from error
+
+
+def of_dtype(data: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Data whose floating-point parts have this dtype; integers stay, as labels and indices."""
+    return tuple(part.to(dtype) if part.is_floating_point() else part for part in data)
 
 
 def _check_alike(labels: Sequence[str], kinds: Sequence[Any], what: str) -> None:

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from entropy_mcmc.chains.inputs import starting_states
+from entropy_mcmc.chains.inputs import of_dtype, starting_states
 from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.chains.transforms import Identity
-from entropy_mcmc.errors import ConfigError, NonFiniteError
+from entropy_mcmc.errors import ConfigError
 
 ROWS_AT_A_TIME = 2**12  # draws whose log density is computed by one call
 
@@ -42,7 +42,7 @@ class LogDensity:
 
     def constrained(self, flat: Tensor) -> dict[str, Tensor]:
         """Named θ of unconstrained rows (…, element)."""
-        return {n: self._transform(n).forward(v) for n, v in self._named(flat).items()}
+        return {n: self.transform(n).forward(v) for n, v in self._named(flat).items()}
 
     def mean_loss(self, scale: Tensor) -> Callable[..., Tensor]:
         """The energy of one chain's z over N, a function of (z, *rows): what `run` takes."""
@@ -52,7 +52,7 @@ class LogDensity:
             theta, unconstrained = self.constrained(flat), self._named(flat)
             total = self._log_prior(theta)
             for name, value in unconstrained.items():
-                total = total + self._transform(name).log_det(value).sum()
+                total = total + self.transform(name).log_det(value).sum()
             if not self.data:
                 return -(total + self.function(theta).sum())
             size = self.num_data / len(rows[0])
@@ -65,24 +65,25 @@ class LogDensity:
         loss = self.mean_loss(scale)
         return lambda z: self.num_data * loss(z, *self.data)
 
+    def of_row(self, flat: Tensor) -> Tensor:
+        """Log p(θ) of one unconstrained row, from all data, without the Jacobian."""
+        theta = self.constrained(flat)
+        return self._log_prior(theta) + self.function(theta, *self.data).sum()
+
     @torch.no_grad()
     def at(self, flat: Tensor) -> Tensor:
         """Log p(θ) of unconstrained rows (row, element), from all data."""
-
-        def one(row: Tensor) -> Tensor:
-            theta = self.constrained(row)
-            return self._log_prior(theta) + self.function(theta, *self.data).sum()
-
-        parts = [vmap(one)(part) for part in torch.split(flat, ROWS_AT_A_TIME)]
+        parts = [vmap(self.of_row)(part) for part in torch.split(flat, ROWS_AT_A_TIME)]
         return torch.cat(parts)
+
+    def transform(self, name: str) -> Identity:
+        """The transform of a parameter; the identity where none was given."""
+        return self.transforms.get(name, Identity())
 
     def _log_prior(self, theta: dict[str, Tensor]) -> Tensor:
         if self.prior is None:
             return next(iter(theta.values())).new_zeros(())
         return self.prior(theta).sum()
-
-    def _transform(self, name: str) -> Identity:
-        return self.transforms.get(name, Identity())
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
         tree = self.layout.tree(flat)
@@ -102,42 +103,38 @@ def build(
         raise ConfigError(
             f"init must be a dict of named parameters, numbers or tensors, got {init!r:.80}"
         )
-    unknown = sorted(set(transforms) - set(init))
-    if unknown:
-        raise ConfigError(
-            f"transforms must be of parameters in init, got {unknown[0]!r}; init has "
-            f"{', '.join(init)}"
-        )
+    check_transforms(transforms, init)
     layout, flat = starting_states(function, init, chains)
+    data = of_dtype(data, flat.dtype)
     density = LogDensity(function, prior, dict(transforms), data, layout, layout.names)
     tree = layout.tree(flat)
     assert isinstance(tree, dict)
     rows = []
     for name, value in tree.items():
-        transform = density._transform(name)
+        transform = density.transform(name)
         if not transform.allows(value):
             raise ConfigError(
                 f"init[{name!r}] must be inside the range of its transform {transform}, got "
                 f"{value[0].tolist()!r:.80}"
             )
         rows.append(transform.inverse(value).reshape(len(flat), -1))
-    states = torch.cat(rows, dim=1)
-    check_finite(density, states, "at init")
-    return density, states
+    return density, torch.cat(rows, dim=1)
 
 
-def check_finite(density: LogDensity, states: Tensor, where: str) -> Tensor:
-    """Log densities of states; a value that is not finite raises."""
-    values = density.at(states)
-    bad = (~values.isfinite()).nonzero().flatten()
-    if len(bad):
-        theta = {k: v.tolist() for k, v in density.constrained(states[bad[0]]).items()}
-        raise NonFiniteError(
-            f"the log density is {values[bad[0]].item()} {where}, for {len(bad)} of "
-            f"{len(values)} states, first for {str(theta)[:200]}; look for log(0) and 0/0, or give "
-            f"the parameter a transform that keeps it inside its range"
-        )
-    return values
+def check_transforms(transforms: Mapping[str, Any], init: Mapping[str, Any]) -> None:
+    """Refuse transforms of unknown parameters, and what is no transform."""
+    for name, given in transforms.items():
+        if name not in init:
+            raise ConfigError(
+                f"transforms must be of parameters in init, got {name!r}; init has "
+                f"{', '.join(init)}"
+            )
+        if not isinstance(given, Identity):
+            shown = getattr(given, "__name__", repr(given))
+            raise ConfigError(
+                f"transforms[{name!r}] must be positive(), above(a) or between(a, b) of "
+                f"entropy_mcmc.chains.transforms, with parentheses, got {shown}"
+            )
 
 
 def gradients(energy: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
@@ -151,17 +148,25 @@ def diagonal(energy: Callable[[Tensor], Tensor], states: Tensor, probes: int = 8
     generator = torch.Generator().manual_seed(1)
     total = torch.zeros_like(states)
     for _ in range(probes):
-        v = torch.randint(2, states.shape, generator=generator).to(states) * 2 - 1
+        v = signs(states, generator)
         total += v * hessian_products(energy, states, v)
     return total.mean(dim=0) / probes
 
 
-def hessian_products(energy: Callable[[Tensor], Tensor], states: Tensor, v: Tensor) -> Tensor:
-    """H·v of each row, by a central difference of gradients.
+def signs(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """±1 at random, from a fixed seed unless a generator is given."""
+    generator = generator or torch.Generator().manual_seed(2)
+    return torch.randint(2, like.shape, generator=generator).to(like) * 2 - 1
+
+
+def hessian_products(
+    energy: Callable[[Tensor], Tensor], states: Tensor, v: Tensor, step: float | None = None
+) -> Tensor:
+    """H·v of each row, by a central difference of gradients at ±step·v.
 
     Second derivatives by autograd are NaN for some functions whose gradient is fine (logaddexp).
     """
-    step = 1e-3 if states.dtype == torch.float32 else 1e-5
+    step = step or (1e-3 if states.dtype == torch.float32 else 1e-5)
     ahead, behind = gradients(energy, states + step * v), gradients(energy, states - step * v)
     return (ahead - behind) / (2 * step)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from entropy_mcmc.chains.draws import data_tree
+from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.chains.warm_up import Tuning
 from entropy_mcmc.diagnostics.chain_diagnosis import ChainDiagnosis, diagnose_chains
 from entropy_mcmc.errors import ConfigError
@@ -47,28 +48,28 @@ class PosteriorDraws:
     def diagnose(self) -> ChainDiagnosis:
         """The diagnosis of runs, of parameters instead of predictions."""
         at = list(self.slopes_at)
-        return diagnose_chains(self.unconstrained, self.unconstrained[:, at], self.slopes)
+        looked_at = self.unconstrained[:, at]
+        return diagnose_chains(self.unconstrained, looked_at, self.slopes, self.labels())
+
+    def labels(self) -> list[str]:
+        """Names of all numbers: "b" of a scalar, "w[0,1]" of an element."""
+        shapes = tuple(value.shape[2:] for value in self.parameters.values())
+        return Layout(tuple(self.parameters), shapes).labels()
 
     def summary(self) -> str:
         """A table of mean, standard deviation, ESS and R-hat of every number."""
         stats: Any = import_module("arviz_stats.base").array_stats
         rows = [f"{'':<16}{'mean':>10}{'sd':>10}{'ESS':>8}{'R-hat':>8}"]
-        for name, value in self.parameters.items():
-            flat = value.reshape(*value.shape[:2], -1).double().cpu().numpy()
-            for i in range(flat.shape[2]):
-                label = name if value.dim() == 2 else f"{name}[{_place(i, value.shape[2:])}]"
-                one = flat[:, :, i]
-                with np.errstate(all="ignore"):
-                    ess = float(stats.ess(one, chain_axis=0, draw_axis=1, method="bulk"))
-                    rhat = float(stats.rhat(one, chain_axis=0, draw_axis=1))
-                numbers = f"{one.mean():>10.4g}{one.std():>10.4g}{ess:>8.0f}{rhat:>8.3f}"
-                rows.append(f"{label:<16}{numbers}")
+        parts = [v.reshape(*v.shape[:2], -1) for v in self.parameters.values()]
+        flat = torch.cat(parts, dim=2).double().cpu().numpy()
+        for label, one in zip(self.labels(), np.moveaxis(flat, 2, 0), strict=True):
+            with np.errstate(all="ignore"):
+                ess = float(stats.ess(one, chain_axis=0, draw_axis=1, method="bulk"))
+                rhat = float(stats.rhat(one, chain_axis=0, draw_axis=1))
+            numbers = f"{one.mean():>10.4g}{one.std():>10.4g}{ess:>8.0f}{rhat:>8.3f}"
+            rows.append(f"{label:<16}{numbers}")
         return "\n".join(rows)
 
     def to_arviz(self) -> Any:
         """An xarray DataTree with the groups `posterior` and `sample_stats` (lp)."""
         return data_tree(posterior=self.parameters, sample_stats={"lp": self.log_density})
-
-
-def _place(index: int, shape: torch.Size) -> str:
-    return ",".join(str(int(i)) for i in np.unravel_index(index, tuple(shape)))

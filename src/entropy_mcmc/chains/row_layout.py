@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,15 @@ class Layout:
         values = [p.reshape((*lead, *s)) for p, s in zip(parts, self.shapes, strict=True)]
         return dict(zip(self.names, values, strict=True)) if self.names else values[0]
 
+    def labels(self) -> list[str]:
+        """Names of all numbers of a row: "b" of a scalar, "w[0,1]" of an element.
+
+        >>> Layout(("b", "w"), (torch.Size([]), torch.Size([2]))).labels()
+        ['b', 'w[0]', 'w[1]']
+        """
+        pairs = zip(self.names or ("theta",), self.shapes, strict=True)
+        return [label for name, shape in pairs for label in _labels(name, shape)]
+
     def counters(self, chains: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Noise counters of all elements: (1, elements) and (chains, elements)."""
         number = len(self.shapes)
@@ -40,3 +50,10 @@ class Layout:
         own = torch.arange(number).repeat_interleave(torch.tensor(sizes))
         x1 = (torch.arange(chains)[:, None] * number + own) * 2**10
         return x0[None].to(device), x1.to(torch.int32).to(device)
+
+
+def _labels(name: str, shape: torch.Size) -> list[str]:
+    if not shape:
+        return [name]
+    places = itertools.product(*map(range, shape))
+    return [f"{name}[{','.join(map(str, place))}]" for place in places]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc import noise
+from entropy_mcmc.chains.compilation import constants
 from entropy_mcmc.chains.divergence import Trace, all_finite, report_divergence
 from entropy_mcmc.chains.draws import Chains
 from entropy_mcmc.chains.energy import Energy, as_function
@@ -30,6 +31,8 @@ from entropy_mcmc.samplers.kernel.inductor import quiet_compiler
 
 KEPT = ("theta", "guide")  # variables whose states are kept, where a sampler has them
 UNROLL = 16  # steps per call
+FEW_UNROLLED = 4  # of an energy that is compiled with guards: half of the time to compile,
+MANY = 300_000  # which more time per call has used up after so many steps
 CACHE = 2**18  # bytes of a mini-batch that stay in a core's own cache
 # Measured: a step of a few parameters takes 600 µs, compiled 12 µs; compiling it 10 CPU-seconds,
 # and compiling the noise 30 more.
@@ -78,8 +81,8 @@ def run(
         thin: keep every thin-th state.
         burn_in: steps before the first that may be kept.
         seed: of noise and batches; None draws one.
-        compile: True, False, or "auto": from 20,000 steps on, where there is a compiler; its noise
-            from 10^9 normals on.
+        compile: True, False, "steps" (noise only from 10^9 normals on), or "auto": the same from
+            20,000 steps on, where there is a compiler.
         tell: Called with the number of steps made since the last call, for a progress bar.
         settings: those of the optimizer: eta, temperature, momentum, integrator, replicas, …,
             and num_data, which is the number of rows where there are data.
@@ -93,7 +96,7 @@ def run(
     (torch.Size([5, 20, 3]), torch.Size([5, 20, 3]))
     """
     check_choice("sampler", sampler, tuple(samplers()))
-    check_choice("compile", compile, (True, False, "auto"))
+    check_choice("compile", compile, (True, False, "steps", "auto"))
     check_count("thin", thin)
     check_count("burn_in", burn_in, least=0)
     if check_count("steps", steps) <= burn_in:
@@ -134,10 +137,11 @@ def _sample(
     names = [name for name in KEPT if name in variables._fields]
     draws = [flat.new_empty(flat.shape[0], len(kept), flat.shape[1]) for _ in names]
     groups = _groups(energy, flat, use_compiler, method.replicas)
+    unroll = _unroll(energy, steps) if use_compiler else UNROLL
     # All chains' counters once: a copy for each group would grow with the square of the chains.
     counters = energy.layout.counters(flat.shape[0], flat.device)
     inputs = [
-        NoiseAndBatches(energy, flat, method, UNROLL, compile_noise, counters, group)
+        NoiseAndBatches(energy, flat, method, unroll, compile_noise, counters, group)
         for group in groups
     ]
     states = [[v[group].clone() for v in variables] for group in groups]
@@ -145,7 +149,7 @@ def _sample(
     for start in range(0, steps, LONGEST):
         count = min(LONGEST, steps - start)
         if use_compiler:  # a shorter call would be compiled anew; what is past the end is dropped
-            count = -(-count // UNROLL) * UNROLL
+            count = -(-count // unroll) * unroll
         keys = Keys.of(method.group["seed"], start, count, flat.device)
         for i, group in enumerate(groups):
             keep = functools.partial(_keep, [draw[group] for draw in draws], kept)
@@ -159,6 +163,12 @@ def _sample(
         draws.append(drawn_guides(draws[0], method, kept, counters, compile_noise))
     trees = {name: energy.layout.tree(draw) for name, draw in zip(names, draws, strict=True)}
     return Chains(trees["theta"], trees.get("guide"))
+
+
+def _unroll(energy: Energy, steps: int) -> int:
+    """Steps of a compiled call."""
+    guarded = constants(energy.mean_loss) is None
+    return min(FEW_UNROLLED, UNROLL) if guarded and steps < MANY else UNROLL
 
 
 def _groups(energy: Energy, flat: Tensor, use_compiler: bool, replicas: int = 1) -> list[slice]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,8 @@ from entropy_mcmc.errors import ConfigError, check_number
 @dataclass(frozen=True)
 class Identity:
     """θ = z, of a parameter that may be any number."""
+
+    bounded: ClassVar[bool] = False  # whether a flat density of θ is a proper one
 
     def forward(self, z: Tensor) -> Tensor:
         """θ of z."""
@@ -60,6 +63,7 @@ class Above(Identity):
 class Between(Identity):
     """θ = low + (high − low)·sigmoid(z), of a parameter between two numbers."""
 
+    bounded: ClassVar[bool] = True
     low: float = 0.0
     high: float = 1.0
 

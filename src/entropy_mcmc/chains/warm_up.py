@@ -22,7 +22,9 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from entropy_mcmc.chains import log_density as density_of
+from entropy_mcmc.chains.divergence import DivergedError
 from entropy_mcmc.chains.log_density import LogDensity
+from entropy_mcmc.chains.propriety import check_confined
 from entropy_mcmc.chains.sampling import run
 from entropy_mcmc.errors import NonFiniteError
 
@@ -33,6 +35,12 @@ MOST_MOMENTUM = 0.995
 STATES = 64  # at which curvature is looked at
 BATCHES = 32  # for the variance of mini-batch gradients
 EARLY = 5  # windows of a fiftieth of the warm-up, to get near the posterior
+FAR = 1.0  # β above which curvature is looked at over distances: on average h is at least 1
+ESCAPED = (
+    "look for NaN in the data, log(0) and 0/0; whether log_density has the right sign (it is minus "
+    "a loss) and falls off in all directions, as a proper density does; and for a funnel, in which "
+    "no step size is right: write its parameters as mean + sd·z with z standard normal"
+)
 SMALL = 500  # parameters up to which the widest direction is looked for
 
 
@@ -55,12 +63,11 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Problem:
-    """A log density with the size of its mini-batches (None: all rows), seed and compilation."""
+    """A log density with the size of its mini-batches (None: all rows) and the seed."""
 
     density: LogDensity
     batch_size: int | None
     seed: int
-    compile: bool | str
 
     def window(
         self, states: Tensor, tuning: Tuning, steps: int, number: int, **options: Any
@@ -69,22 +76,28 @@ class Problem:
         density, scale = self.density, tuning.scale
         if not density.data:
             options["num_data"] = 1
-        draws = run(
-            density.mean_loss(scale),
-            states / scale,
-            sampler="sghmc",
-            integrator="baoab",
-            momentum=tuning.momentum,
-            lr=tuning.step_size * density.num_data,
-            data=density.data,
-            batch_size=self.batch_size,
-            steps=steps,
-            seed=window_seed(self.seed, number),
-            compile=self.compile,
-            **options,
-        )
+        try:
+            draws = run(
+                density.mean_loss(scale),
+                states / scale,
+                sampler="sghmc",
+                integrator="baoab",
+                momentum=tuning.momentum,
+                lr=tuning.step_size * density.num_data,
+                data=density.data,
+                batch_size=self.batch_size,
+                steps=steps,
+                seed=window_seed(self.seed, number),
+                **options,
+            )
+        except DivergedError as error:
+            raise DivergedError(error.chain, error.step, _when(number) + ESCAPED) from None
         assert isinstance(draws.theta, Tensor)
         return draws.theta * scale
+
+
+def _when(number: int) -> str:
+    return f"this was in window {number} of the warm-up; " if number else "this was after warm-up; "
 
 
 def window_seed(seed: int, number: int) -> int:
@@ -93,13 +106,22 @@ def window_seed(seed: int, number: int) -> int:
 
 
 def warm_up(
-    problem: Problem, states: Tensor, steps: int, tell: Callable[[int], None]
+    problem: Problem,
+    states: Tensor,
+    steps: int,
+    tell: Callable[[int], None],
+    compile: bool | str = "auto",
 ) -> tuple[Tuning, Tensor]:
-    """Settings for the draws, and the states from which they go on; `tell` counts steps."""
+    """Settings for the draws, and the states from which they go on; `tell` counts steps.
+
+    Settings are compiled in, and every window has its own: only a long one is worth compiling.
+    """
     lengths = windows(steps)
-    tuning = fit(problem, states, first_scale(problem.density, states), 1.0, math.inf)
+    compile = "auto" if compile else False
+    first = first_scale(problem.density, states)
+    tuning = fit(problem, states, first, 1.0, math.inf)
     for number, length in enumerate(lengths):
-        draws = problem.window(states, tuning, length, number + 1)
+        draws = problem.window(states, tuning, length, number + 1, compile=compile)
         states = draws[:, -1].clone()
         if number >= EARLY:
             settled = draws[:, length // 2 :]
@@ -110,6 +132,7 @@ def warm_up(
         heat = HEAT if number == len(lengths) - 1 else math.inf if number < EARLY else WARM
         tuning = fit(problem, looked_at, scale, widest, heat)
         tell(length)
+    check_confined(problem.density, looked_at, tuning.scale, first)
     return tuning, states
 
 
@@ -163,10 +186,12 @@ def fit(problem: Problem, states: Tensor, scale: Tensor, widest: float, most: fl
     sizes = density_of.curvature(energy, states / scale)
     if not bool(sizes.isfinite().all()):
         raise NonFiniteError(
-            "the gradient of the log density is not finite near a state of the warm-up; look for "
-            "log(0), 0/0 and a square root of 0, or give a parameter a transform"
+            "the gradient of the log density is not finite near a state of the warm-up; look for a "
+            f"square root of 0, or give a parameter a transform; {ESCAPED}"
         )
     beta = 4 * SAFETY / max(float(sizes.max()), 1e-12)
+    if beta > FAR:
+        beta = within_reach(energy, states / scale, beta)
     variance = 0.0
     if problem.batch_size is not None:
         variance = minibatch_variance(problem, states / scale, scale)
@@ -175,6 +200,27 @@ def fit(problem: Problem, states: Tensor, scale: Tensor, widest: float, most: fl
         beta /= 1.5
         step, momentum, heat = step_of(beta, widest, variance)
     return Tuning(scale, step, momentum, heat)
+
+
+def within_reach(energy: Callable[[Tensor], Tensor], states: Tensor, beta: float) -> float:
+    """β, lowered until 4·SAFETY/β is the largest curvature over distances of one to ten √β.
+
+    Where the energy has corners (|x|) or flat parts, its curvature at a point says nothing.
+    """
+    wanted = 4 * SAFETY
+    while beta * (size := _secant(energy, states, math.sqrt(beta))) > 1.1 * wanted:
+        beta = min(wanted / size, beta / 1.1)
+    return beta
+
+
+def _secant(energy: Callable[[Tensor], Tensor], states: Tensor, step: float) -> float:
+    """Largest difference of slopes at distances of 1, 3 and 10 steps, over the distance."""
+    v = density_of.signs(states)
+    bent = torch.cat(
+        [density_of.hessian_products(energy, states, v, step=k * step) for k in (1, 3, 10)]
+    )
+    sizes = bent.norm(dim=1) / math.sqrt(states.shape[1])
+    return float(sizes.nan_to_num(nan=4 / step**2, posinf=4 / step**2).max())
 
 
 def step_of(beta: float, widest: float, variance: float) -> tuple[float, float, float]:

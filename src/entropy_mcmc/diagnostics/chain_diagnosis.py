@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from entropy_mcmc.diagnostics import verdicts
+from entropy_mcmc.diagnostics import chain_verdicts, verdicts
 from entropy_mcmc.diagnostics.agreement import agreements
 from entropy_mcmc.diagnostics.diagnosis import Diagnosis, RoleDiagnosis, _wrapped
 from entropy_mcmc.diagnostics.distances import prediction_distances, weight_distances
@@ -33,13 +34,16 @@ class ChainDiagnosis(Diagnosis):
         return "\n".join(["Diagnosis", *(_wrapped(*row) for row in rows)])
 
 
-def diagnose_chains(draws: Tensor, looked_at: Tensor, slopes: Tensor) -> ChainDiagnosis:
+def diagnose_chains(
+    draws: Tensor, looked_at: Tensor, slopes: Tensor, names: Sequence[str] = ()
+) -> ChainDiagnosis:
     """Have chains mixed, do they agree, and are they at temperature 1?
 
     Args:
         draws: (chain, draw, element), unconstrained.
         looked_at: Some of them, (chain, draw, element).
         slopes: ∇U there.
+        names: Of the elements, for the advice.
     """
     mixed = mixing([chain.double().numpy() for chain in draws])
     apart = spaced_apart(draws, mixed.ess[0] if mixed.ess else draws.shape[1])
@@ -61,8 +65,11 @@ def diagnose_chains(draws: Tensor, looked_at: Tensor, slopes: Tensor) -> ChainDi
         pair = pair_temperature(
             (looked_at / scale).flatten(0, 1), (slopes * scale).flatten(0, 1), cycles
         )
-    advice = verdicts.on_theta(pair, 1.0) + verdicts.on_agreement((role,))
-    advice += verdicts.on_ess((role,)) + verdicts.on_notes((role,))
+    found = chain_verdicts.worst(draws, names)
+    advice = chain_verdicts.on_worst(found) + chain_verdicts.on_agreement(role, found)
+    advice += chain_verdicts.on_temperature(pair)
+    advice += chain_verdicts.on_efficiency(found, mixed.ess[1] if mixed.ess else draws.shape[1])
+    advice += verdicts.on_notes((role,))
     advice.sort(key=lambda item: -verdicts.SEVERITIES.index(item.severity))
     return ChainDiagnosis(1.0, None, None, (role,), tuple(advice), pair)
 

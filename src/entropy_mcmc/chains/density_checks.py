@@ -1,0 +1,67 @@
+"""Checks of what `log_density` and `log_prior` return."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.func import vmap
+
+from entropy_mcmc.chains.log_density import LogDensity
+from entropy_mcmc.errors import ConfigError, EntropyMCMCError, NonFiniteError
+
+
+def check_functions(density: LogDensity, row: Tensor) -> None:
+    """Call `log_density` and `log_prior` once, and refuse what is no tensor of floats.
+
+    What they raise by themselves gets a note that says what they were called with.
+    """
+
+    def one(row: Tensor) -> Tensor:
+        theta = density.constrained(row)
+        if density.prior is not None:
+            _check_value("log_prior", density.prior(theta))
+        _check_value("log_density", density.function(theta, *density.data))
+        return row
+
+    try:
+        vmap(one)(row[None])
+    except EntropyMCMCError:
+        raise
+    except Exception as error:
+        error.add_note(_called_with(density, row))
+        raise
+
+
+def _check_value(label: str, value: object) -> None:
+    if value is None:
+        raise ConfigError(f"{label} must return a tensor, got None; is its return missing?")
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        shown = value.dtype if isinstance(value, Tensor) else f"{value!r:.40}"
+        raise ConfigError(
+            f"{label} must return a tensor of floats, computed from theta by functions of torch, "
+            f"got {shown}"
+        )
+
+
+def _called_with(density: LogDensity, row: Tensor) -> str:
+    theta = {name: (*value.shape,) for name, value in density.constrained(row).items()}
+    data = [f"{(*part.shape,)} of {part.dtype}" for part in density.data]
+    rows = f" and rows {', '.join(data)}" if data else ""
+    return (
+        f"chains.sample called log_density with theta {theta} of {row.dtype}{rows}, under "
+        f"torch.func.vmap. Tensors that it closes over must have that dtype; instead of float(), "
+        f".item() and branches on values of theta use functions of torch, such as torch.where"
+    )
+
+
+def check_finite(density: LogDensity, states: Tensor, where: str) -> Tensor:
+    """Log densities of states; a value that is not finite raises."""
+    values = density.at(states)
+    bad = (~values.isfinite()).nonzero().flatten()
+    if len(bad):
+        theta = {k: v.tolist() for k, v in density.constrained(states[bad[0]]).items()}
+        raise NonFiniteError(
+            f"the log density is {values[bad[0]].item()} {where}, for {len(bad)} of "
+            f"{len(values)} states, first for {str(theta)[:200]}; look for log(0) and 0/0, or give "
+            f"the parameter a transform that keeps it inside its range"
+        )
+    return values
