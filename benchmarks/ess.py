@@ -1,15 +1,17 @@
 """Effective samples per gradient and per CPU-second, at most 5 % bias in variance.
 
     python benchmarks/ess.py run [--targets NAME ...] [--methods NAME ...]
-    python benchmarks/ess.py seconds [--rounds 7] [--wait]
+    python benchmarks/ess.py seconds [--targets ...] [--methods ...] [--rounds 5] [--turn 0.5]
     python benchmarks/ess.py render
 
 `run` measures effective samples per gradient, for which the machine need not be quiet: what is
 missing in results/benchmarks/ess.json, sampler by sampler; it can be stopped and started again.
 `effective/search.py` says how the step size is found, the same way for all. ESS is that of the
 worst number, of its mean or its square. All chains start from draws of the target, NUTS and MCLMC
-start adapted, and nobody's compilation or warm-up is counted. `seconds` times samplers of the
-logistic regression at those step sizes in turns, in one process. `render` writes docs/ess.md.
+start adapted, and nobody's compilation or warm-up is counted. `seconds` measures gradients per
+CPU-second of every sampler that has an ESS, at its step size, on a quiet machine: target by target,
+where one is missing, in turns, in one process; it goes on with the next target where it stopped.
+`render` writes docs/ess.md.
 """
 
 from __future__ import annotations
@@ -85,13 +87,21 @@ def run(options: argparse.Namespace) -> None:
             if target.batch is not None and method in others.FULL_ENERGY:
                 continue  # they need the full energy: see the table of the full batch
             begin, cell = time.process_time(), None
+            before = stored["cells"].get(f"{name} | {method}", {})
             if name.startswith("gaussian"):
                 cell = search.checked_cell(target, known, method, place, quadratic)
-            cell = cell or search.searched_cell(target, known, method, place, quadratic)
+            cell = cell or search.searched_cell(
+                target, known, method, place, quadratic, replayed(before)
+            )
             about = {"steps": place.steps, "chains": len(place.starts), "load": os.getloadavg()[0]}
             about |= {"protocol": search.PROTOCOL, "took": time.process_time() - begin}
             put(options.results, "cells", f"{name} | {method}", {**cell, **about})
             print(f"{name} | {method} | {about['took']:.0f} s", cell["best"], flush=True)
+
+
+def replayed(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of a stored cell that a new search may take over."""
+    return list(cell["tried"]) if cell.get("protocol") == search.REPLAYED else []
 
 
 def is_missing(stored: dict[str, Any], name: str, method: str) -> bool:
@@ -116,28 +126,32 @@ def known_of(
 
 
 def seconds(options: argparse.Namespace) -> None:
-    """Gradients per second of samplers of the logistic regression, in turns.
-
-    All are compiled first; with --wait the turns begin after a line on the standard input, so that
-    a machine has to be quiet for them alone.
-    """
+    """Gradients per CPU-second of the samplers that have an ESS, target by target, in turns."""
     torch.set_num_threads(1)
     stored = load(options.results)
-    ready = {}
-    for name in [n for n in options.targets if n.startswith("logistic")]:
+    for name in options.targets:
+        ready = ranked(stored, name, options.methods)
+        before = stored["seconds"].get(name, {"rates": {}, "compiling": {}})
+        if set(ready) <= set(before["rates"]):
+            continue
         target = MAKERS[name]()
         known, file = known_of(name, target, stored, options)
-        place = place_of(target, known, file, 1.0)
-        ready[name] = {
-            method: turns.player(target, method, cell["best"]["step"], place)
-            for method in options.methods
-            if (cell := stored["cells"].get(f"{name} | {method}")) and cell["best"]
-        }
-    if options.wait:
-        print("ready", flush=True)
-        sys.stdin.readline()
-    for name, players in ready.items():
-        put(options.results, "seconds", name, turns.rates(players, options.rounds))
+        place, begin = place_of(target, known, file, 1.0), time.perf_counter()
+        players = {}
+        for method, step in ready.items():
+            players[method] = turns.player(target, method, step, place, options.turn)
+            print(f"{name} | {method} | compiled: {players[method].compiling:.0f} s", flush=True)
+        made = turns.timed(players, options.rounds)
+        merged = {part: {**before[part], **made[part]} for part in made}
+        about = {"chains": len(place.starts), "rounds": options.rounds, "load": os.getloadavg()[0]}
+        put(options.results, "seconds", name, {**merged, **about})
+        print(f"{name} | {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def ranked(stored: dict[str, Any], name: str, methods: list[str]) -> dict[str, float]:
+    """Samplers of a target that have an ESS, with their step sizes."""
+    cells = {method: stored["cells"].get(f"{name} | {method}") for method in methods}
+    return {method: c["best"]["step"] for method, c in cells.items() if c and c["best"]}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -148,8 +162,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--targets", nargs="+", choices=tuple(MAKERS), default=list(MAKERS))
     parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS))
     parser.add_argument("--share", type=float, default=1.0, help="of each target's gradients")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each sampler, for seconds")
-    parser.add_argument("--wait", action="store_true", help="compile, then wait for a line")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each sampler, for seconds")
+    parser.add_argument("--turn", type=float, default=turns.TURN, help="CPU-seconds of a turn")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--starts", type=Path, default=STARTS, help="draws to start from")
     options = parser.parse_args(arguments)

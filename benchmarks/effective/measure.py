@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ ENOUGH = 25  # effective samples below which nothing is said
 AFTER_BURN_IN = 0.8  # of a run: its draws are kept, and its gradients count
 KEPT = 1000  # draws of a chain of many numbers, about: analysing them costs as much as gradients
 MANY = 100  # numbers; chains of fewer keep every draw
-UNSURE = 0.04  # standard error of a bias above which nothing can be said of it
+UNSURE = 0.04  # standard error of a pilot's bias above which nothing can be said of it
+SURE = 0.025  # that of a run whose numbers are shown, at most: half of what is tolerated
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Place:
         starts: Draws of the target, (chain, number): nobody's way to the posterior is counted.
         seed: Of the noise and the batches.
         full: Steps of a run of full length, if this one is a pilot: so many of its quarters.
+        transitions: Of a NUTS chain, at least; their gradients are not known before.
     """
 
     stiffest: float
@@ -35,6 +38,7 @@ class Place:
     starts: Any
     seed: int = 1
     full: int | None = None
+    transitions: int = 200
 
     @property
     def thin(self) -> int:
@@ -76,14 +80,31 @@ class Measured:
     seconds: float
 
     @property
-    def judged(self) -> bool:
-        """Whether the run was long enough to say something about its bias."""
-        return self.ess >= ENOUGH and self.bias_error <= UNSURE
+    def biased(self) -> bool:
+        """Whether the bias is above 5 % by more than two standard errors, or the run diverged."""
+        if not isfinite(self.bias_error):  # too few draws for an error
+            return not self.bias < 1
+        return not self.bias - 2 * self.bias_error <= TOLERATED
+
+    @property
+    def plausible(self) -> bool:
+        """Whether a pilot allows its step size: not shown to be biased, by a usable error."""
+        return self.ess >= ENOUGH and self.bias_error <= UNSURE and not self.biased
+
+    @property
+    def sure(self) -> bool:
+        """Whether the run was long enough for its bias to be shown."""
+        return self.ess >= ENOUGH and self.bias_error <= SURE
 
     @property
     def accurate(self) -> bool:
-        """Whether the bias is 5 % or less, within two standard errors that are small enough."""
-        return self.judged and self.bias - 2 * self.bias_error <= TOLERATED
+        """Whether the estimated bias is 5 % or less, with an error of half of that at most."""
+        return self.sure and self.bias <= TOLERATED
+
+    @property
+    def too_short(self) -> bool:
+        """Whether only a longer run could tell."""
+        return not self.sure and not self.biased
 
 
 def measured(run: Run, variances: Any, order: Any = None) -> Measured:

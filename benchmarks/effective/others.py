@@ -202,7 +202,7 @@ def _nuts(target: Target, place: Place) -> Run:
     adapt = jax.jit(lambda k: warm.run(k, starts[0], num_steps=500))
     (_, parameters), _ = _once((target.name, "adapted NUTS"), lambda: adapt(first))
     algorithm = blackjax.nuts(log_density, **parameters)
-    count = max(200, place.steps // 40)
+    count = max(place.transitions, place.steps // 40)
 
     def one_step(state: Any, key: Any) -> tuple[Any, Any]:
         state, info = algorithm.step(key, state)

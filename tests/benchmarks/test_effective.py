@@ -1,12 +1,13 @@
 """The measures and the page of benchmarks/ess.py, and one run of each of our samplers."""
 
 import importlib.util
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from effective import measure, ours, targets
+from effective import measure, ours, page, per_second, search, targets, turns
 
 
 @pytest.fixture
@@ -49,6 +50,64 @@ def test_bias_is_found_in_the_group_that_has_it_and_short_runs_are_not_judged():
     short = measure.measured(measure.Run(draws[:, :40, 10:11], 40, 1.0), [1.0])
     assert short.bias_error > measure.UNSURE
     assert not short.accurate
+    assert short.too_short
+
+
+def numbers(bias, error, ess=1000.0):
+    return measure.Measured(ess, ess, 0.01, bias, error, 1.0)
+
+
+def test_a_bias_above_five_percent_is_not_accurate_whatever_its_error():
+    """Two standard errors make a pilot plausible, not a result."""
+    assert numbers(0.05, 0.02).accurate
+    above = numbers(0.056, 0.005)
+    assert above.plausible
+    assert not above.accurate
+    assert not above.too_short
+    unsure = numbers(0.04, 0.03)
+    assert unsure.plausible
+    assert unsure.too_short
+    assert not numbers(0.01, 0.001, ess=20.0).accurate
+    assert numbers(0.2, 0.03).biased
+    assert numbers(float("nan"), float("nan")).biased
+
+
+def result(step, bias, error, **more):
+    return {"step": step, **asdict(numbers(bias, error)), **more}
+
+
+def test_runs_of_an_earlier_search_are_taken_over_while_it_chose_alike():
+    """A bias of 5.6 % was shown by the earlier one; now a smaller step comes after it."""
+    made = []
+
+    def fresh(step):
+        made.append(step)
+        return numbers(0.03, 0.01)
+
+    earlier = [result(1.0, 0.08, 0.02), result(0.5, 0.056, 0.005), result(0.1, 0.01, 0.01)]
+    replay = search.Replay(earlier)
+    rows = [replay(step, 100, lambda step=step: fresh(step)) for step in (1.0, 0.5, 0.4, 0.1)]
+    assert rows[:2] == earlier[:2]
+    assert made == [0.4, 0.1]  # from the first that differs on, nothing is taken over
+    assert rows[2] == result(0.4, 0.03, 0.01, steps=100)
+    longer = search.Replay([result(0.5, 0.03, 0.04, steps=100)])
+    assert longer(0.5, 400, lambda: numbers(0.03, 0.02))["steps"] == 400
+
+
+def test_finals_go_on_until_the_bias_is_small_and_known():
+    seen = []
+
+    def final(step, times, attempt):
+        seen.append((round(step, 3), times))
+        return result(step, 0.05 * step, 0.06 / times)
+
+    rows = search.final_rows(final, 1.2, fixed=False)
+    assert seen == [(1.2, 1), (1.2, 4), (0.923, 4)]
+    assert search.is_accurate(rows[-1])
+    seen.clear()
+    search.final_rows(lambda *_: result(1.0, 0.04, 0.2), 1.0, fixed=False)  # ends: too short
+    failed = search.final_rows(lambda *_: {"step": 1.0, "error": "NonFiniteError: x"}, 1.0, False)
+    assert len(failed) == search.FINALS
 
 
 def place(target, steps=50, chains=2):
@@ -130,7 +189,7 @@ def test_squares_limit_the_ess_of_a_chain_that_swings():
 
 
 def test_cells_of_an_earlier_search_are_measured_anew(script, tmp_path):
-    stored = {"cells": {"a | SGLD": {"best": None}, "a | new": {"protocol": 2}}}
+    stored = {"cells": {"a | SGLD": {"best": None}, "a | new": {"protocol": search.PROTOCOL}}}
     assert script.is_missing(stored, "a", "SGLD")
     assert script.is_missing(stored, "a", "other")
     assert not script.is_missing(stored, "a", "new")
@@ -157,25 +216,87 @@ def test_a_gaussian_is_measured_whole_and_goes_on(script, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_page_has_the_best_first_and_says_why_not(script):
-    best = {"step": 0.1, "ess": 50.0, "group_ess": 60.0, "per_gradient": 0.01, "bias": 0.01}
-    best["bias_error"] = 0.02
-    new = {"protocol": 2, "chains": 16, "steps": 2000}
+def stored_page():
+    """A logistic target with two samplers that were timed, and four without an ESS or seconds."""
+    new = {"protocol": search.PROTOCOL, "chains": 16, "steps": 2000}
+    good = {**result(0.1, 0.01, 0.02), "ess": 50.0}
+    bad = [result(1.0, 0.3, 0.01), result(0.5, 0.2, 0.01)]
     cells = {
-        "g | SGLD": {"tried": [], "best": {**best, "per_gradient": 0.001}, **new},
-        "g | blackjax NUTS": {"tried": [], "best": best},
+        "g | SGLD": {"tried": [], "best": {**good, "per_gradient": 0.001}, **new},
+        "g | PSGLD": {"tried": [], "best": {**good, "per_gradient": 1e-4, "steps": 8000}, **new},
+        "g | blackjax NUTS": {"tried": [], "best": good},
         "g | broken": {"tried": [{"step": 1, "error": "NonFiniteError: x"}], "best": None},
-        "g | short": {"tried": [{"step": 1, "bias_error": 0.5}], "best": None},
+        "g | short": {"tried": [result(1.0, 0.02, 0.5)], "best": None},
+        "g | biased": {"tried": bad, "best": None},
     }
-    known = {"title": "Gaussian", "family": "g", "dim": 3}
-    stored = {"targets": {"g": known}, "references": {"g": {"condition": 10.0}}, "cells": cells}
     rates = {"SGLD": [10.0, 40.0, 20.0], "blackjax NUTS": [100.0, 90.0, 95.0]}
-    lines = script.page({**stored, "seconds": {"g": rates}}).splitlines()
-    rows = [line for line in lines if line.startswith("| ") and "sampler" not in line]
-    assert rows[0].startswith("| blackjax NUTS | 10 | 95 (90 to 100) | 0.95 |")
-    assert rows[1].startswith("| **SGLD** | 1 | 20 (10 to 40) | 0.02 |")
-    names = [row.split(" | ")[0][2:] for row in rows[2:]]
-    assert names == ["blackjax NUTS †", "**SGLD**", "broken †", "short †"]
-    assert any("16 chains of 2,000 gradients." in line for line in lines)
-    assert "NonFiniteError" in rows[4]
-    assert "too short to judge" in rows[5]
+    return {
+        "targets": {"g": {"title": "Regression", "family": "logistic", "dim": 3}},
+        "references": {"logistic": {"condition": 1000.0, "variance_error": 0.037}},
+        "cells": cells,
+        "seconds": {"g": {"rates": rates, "compiling": {"SGLD": 12.0, "blackjax NUTS": 3.0}}},
+    }
+
+
+def test_the_page_has_the_best_first_and_says_why_not(script):
+    lines = script.page(stored_page()).splitlines()
+    rows = [line for line in lines if line.startswith("| ") and "ESS per" not in line]
+    assert rows[0] == "| Regression | **SGLD** | blackjax NUTS | 1.0% ± 2.0% | 1.0% ± 2.0% " + (
+        "| 0.1 | 0.0211 |"
+    )
+    assert rows[1].startswith("| blackjax NUTS † | 10 | 95 (90 to 100) | 0.95 | 50 |")
+    assert rows[2].startswith("| **SGLD** | 1 | 20 (10 to 40) | 0.02 | 50 |")
+    assert rows[3].startswith("| **PSGLD** | 0.1 | – | – | 50 (×4) |")
+    assert "| – | diverged at every step size tried (1 to 1) |" in rows[4]
+    assert "| 1000 | too short to judge |" in rows[5]
+    assert "| – | biased at every step size tried (0.5 to 1) |" in rows[6]
+    text = "\n".join(lines)
+    assert "NonFiniteError" not in text
+    assert "Condition of the Hessian 1,000, 3 numbers." in text
+    assert "errs by 3.7%, on average. 16 chains of 2,000 gradients." in text
+    assert "this library 12 to 12 s, blackjax 3 to 3 s" in text
+    assert "Entropy-SGLD" in text
+
+
+def test_a_target_that_was_not_timed_is_ranked_by_gradients():
+    stored = {**stored_page(), "seconds": {}}
+    assert per_second.best_here(stored, "g") == "SGLD"
+    assert per_second.ratio_rows(stored, "g")[0].endswith("| 0.1 | – |")
+    assert "Not timed yet." in page.page(stored)
+
+
+def test_turns_do_not_count_the_first_round():
+    calls = {"a": 0, "b": 0}
+
+    def play(name):
+        calls[name] += 1
+        return float(calls[name])
+
+    players = {name: turns.Player(lambda name=name: play(name), 2.0) for name in calls}
+    made = turns.timed(players, 3)
+    assert made["rates"] == {"a": [2.0, 3.0, 4.0], "b": [2.0, 3.0, 4.0]}
+    assert made["compiling"] == {"a": 2.0, "b": 2.0}
+
+
+def test_seconds_times_what_has_an_ess_target_by_target_and_goes_on(
+    script, tmp_path, capsys, monkeypatch
+):
+    """With this library's samplers, not compiled; a second start times nothing."""
+    plain = ours.run
+    monkeypatch.setattr(ours, "run", lambda *given, compile=False: plain(*given))
+    file = tmp_path / "ess.json"
+    asked = ["--targets", "gaussian-10", "--results", str(file), "--methods", "SGLD", "SGHMC"]
+    script.main(["run", "--share", "0.05", *asked])
+    stored = script.load(file)
+    stored["cells"]["gaussian-10 | SGHMC"]["best"] = None
+    script.put(file, "cells", "gaussian-10 | SGHMC", stored["cells"]["gaussian-10 | SGHMC"])
+    capsys.readouterr()
+    script.main(["seconds", "--rounds", "2", "--turn", "0.01", *asked])
+    timed = script.load(file)["seconds"]["gaussian-10"]
+    assert set(timed["rates"]) == {"SGLD"}
+    assert len(timed["rates"]["SGLD"]) == 2
+    assert min(timed["rates"]["SGLD"]) > 0
+    assert timed["chains"] == 64
+    capsys.readouterr()
+    script.main(["seconds", *asked])
+    assert capsys.readouterr().out == ""

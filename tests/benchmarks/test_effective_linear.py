@@ -1,6 +1,6 @@
 """Closed forms of the ESS benchmark: against the samplers' own steps, the theory, and sums."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -206,10 +206,13 @@ def test_variance_of_a_mini_batch_gradient():
     np.testing.assert_allclose(batch_variance(target, t, directions), naive.var(0), rtol=0.05)
 
 
+def pilot_row(step, bias, error):
+    return {"step": step, **asdict(measure.Measured(99.0, 99.0, step, bias, error, 1.0))}
+
+
 def pilot_with(limit):
     def pilot(step, seed):
-        known = {"judged": True, "bias": 0.0, "bias_error": 0.01}
-        return {"step": step, "accurate": step < limit, "seed": seed, **known}
+        return {**pilot_row(step, 0.0 if step < limit else 0.5, 0.01), "seed": seed}
 
     return pilot
 
@@ -219,13 +222,12 @@ def test_pilots_close_in_on_the_largest_accurate_step(limit):
     rows = search.pilot_rows(pilot_with(limit), 1.0, seed=3)
     assert [row["seed"] for row in rows] == list(range(3, 3 + len(rows)))
     assert len(rows) <= search.PILOTS
-    rows = [{**row, "per_gradient": row["step"]} for row in rows]
     assert limit / 1.7 < search.chosen_step(rows) < limit
 
 
 def test_pilots_that_diverge_or_are_slow():
     assert not search.goes_up({"step": 1.0, "error": "NaN"})
-    slow = {"step": 1.0, "bias": 0.2, "bias_error": 0.1, "judged": False, "accurate": False}
+    slow = pilot_row(1.0, 0.2, 0.1)
     assert search.goes_up(slow)
     assert search.chosen_step([slow]) == 1.0
     few = {**slow, "bias_error": float("nan")}  # draws too few for an ESS
