@@ -50,6 +50,13 @@ def test_the_short_help_has_the_words_of_the_parser(capsys, command):
         assert f"{flag} {value} {words}".replace("  ", " ") in text
 
 
+def test_the_short_help_has_replicas_and_the_learning_coefficient(capsys):
+    assert "--replicas Y" in printed(capsys, "sample", "--help")
+    text = " ".join(printed(capsys, "flatness", "--help").split())
+    assert "--learning_steps N" in text
+    assert "loss, Fisher and learning coefficient use all" in text
+
+
 def test_help_all_lists_every_option_with_its_default(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["sample", "--help-all"])

@@ -5,6 +5,7 @@ part of the real message. Rows that begin with "Nothing is said" are mistakes th
 from inside; their functions return None after showing what can be noticed.
 """
 
+import math
 import re
 import warnings
 from pathlib import Path
@@ -21,6 +22,7 @@ from entropy_mcmc import (
     EntropyMCMC,
     EntropySGD,
     Posterior,
+    chains,
     diagnostics,
     metrics,
     sample,
@@ -436,6 +438,133 @@ def _(folder):
 
     table = np.where(X.numpy() > 2, np.inf, X.numpy())
     return raised(lambda: EntropyMCMCClassifier().fit(table, Y.numpy()), ValueError)
+
+
+FEW = {"draws": 50, "warm_up_steps": 100, "thin": 1, "seed": 0}
+
+
+def posterior_of(log_density, init, **options):
+    """Few draws of a small model; `x` is the column of its data."""
+    return chains.sample(log_density, init, **{**FEW, **options})
+
+
+def likelihoods(t, x):
+    return -((x - t["a"]) ** 2) / 2
+
+
+@mistake("`log_density` is a loss: the wrong sign")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: t["a"] ** 4, {"a": 1.0}))
+
+
+@mistake("a parameter in `init` that `log_density` does not use")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: -(t["a"] ** 2), {"a": 0.0, "b": 0.0}))
+
+
+@mistake("a density without bounds: a line, for example")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: t["a"], {"a": np.array(0.0)}))
+
+
+@mistake("two parameters of which only the sum matters, without a prior")
+def _(folder):
+    draws = posterior_of(lambda t: -((t["a"] + t["b"]) ** 2), {"a": 0.0, "b": 0.0})
+    assert draws.diagnose().severity == "warning"
+
+
+@mistake("a mean instead of a sum of log likelihoods, with mini-batches")
+def _(folder):
+    given = {"data": (X[:, 0],), "batch_size": 10}
+    return raised(lambda: posterior_of(lambda t, x: likelihoods(t, x).mean(), {"a": 0.0}, **given))
+
+
+@mistake("the same with all rows")
+def _(folder):
+    given = {"data": (X[:, 0],)}
+    return warned(lambda: posterior_of(lambda t, x: likelihoods(t, x).mean(), {"a": 0.0}, **given))
+
+
+@mistake("a prior inside of `log_density`, with mini-batches")
+def _(folder):
+    def with_prior(t, x):
+        return likelihoods(t, x).sum() - t["a"] ** 2 / 200
+
+    given = {"data": (X[:, 0],), "batch_size": 10}
+    return raised(lambda: posterior_of(with_prior, {"a": 0.0}, **given))
+
+
+@mistake("predictions of shape (n, 1), targets of shape (n,)")
+def _(folder):
+    def broadcast(t, x, y):
+        return -((y - x @ t["w"]) ** 2) / 2
+
+    start = {"w": torch.zeros(4, 1)}
+    return raised(lambda: posterior_of(broadcast, start, data=(X, Y.float())))
+
+
+@mistake("`transforms.positive` without parentheses, or its name as text")
+def _(folder):
+    from entropy_mcmc.chains import transforms
+
+    wrong = [
+        raised(lambda g=given: posterior_of(lambda t: -t["s"], {"s": 1.0}, transforms={"s": g}))
+        for given in (transforms.positive, "positive")
+    ]
+    assert wrong[0].split(", got")[0] == wrong[1].split(", got")[0]
+    return wrong[0]
+
+
+@mistake("a start outside of the range of its transform")
+def _(folder):
+    from entropy_mcmc.chains import transforms
+
+    given = {"transforms": {"s": transforms.positive()}}
+    return raised(lambda: posterior_of(lambda t: -t["s"], {"s": -1.0}, **given))
+
+
+@mistake("a positive parameter without a transform")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: t["s"].log() - t["s"], {"s": -1.0}))
+
+
+@mistake("`return` forgotten in `log_density`")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: None, {"s": 1.0}))
+
+
+@mistake("`math.log` or `float()` in `log_density`, or `if` on a value")
+def _(folder):
+    wrong = [
+        raised(lambda f=function: posterior_of(f, {"s": 1.0}), RuntimeError)
+        for function in (lambda t: -math.log(t["s"]), lambda t: -t["s"] if t["s"] > 0 else t["s"])
+    ]
+    assert all("such as torch.where" in each for each in wrong)
+    return wrong[0]
+
+
+@mistake("a number instead of a tensor")
+def _(folder):
+    return raised(lambda: posterior_of(lambda t: 3.0, {"s": 1.0}))
+
+
+@mistake("float64 data, as NumPy has them, beside a start in float32")
+def _(folder):
+    draws = posterior_of(
+        lambda t, x: -((x @ t["w"]) ** 2) / 2, {"w": torch.zeros(4)}, data=(X.double().numpy(),)
+    )
+    assert draws["w"].dtype == torch.float32
+
+
+@mistake("a funnel: effects of a hierarchy as parameters")
+def _(folder):
+    def funnel(t):
+        return -(t["v"] ** 2) / 18 - t["x"] ** 2 * torch.exp(-t["v"]) / 2 - t["v"] / 2
+
+    longer = {"draws": 250, "warm_up_steps": 300, "thin": 3, "seed": 2}
+    diagnosis = posterior_of(funnel, {"v": 0.0, "x": 0.0}, **longer).diagnose()
+    assert diagnosis.severity == "warning"
+    return diagnosis.advice[0].sentence
 
 
 CAPTURE = {}

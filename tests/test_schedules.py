@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entropy_mcmc import SGLD, schedules
+from entropy_mcmc import SGLD, EntropyMCMC, schedules
 from entropy_mcmc.errors import ConfigError, StateError
 
 STEPS = range(101)
@@ -107,6 +107,75 @@ def test_cyclical_equals_the_definition(total, cycles, burn_in, samples, warm_up
     assert rows[-1][2]
     with pytest.raises(StateError, match="total_steps"):
         cycle.step()
+
+
+def replicated(y):
+    param = torch.nn.Parameter(torch.zeros(2))
+    return param, EntropyMCMC([param], lr=0.2, num_data=10, eta=1.0, replicas=y, seed=0)
+
+
+@given(
+    total=st.integers(4, 60),
+    y=st.integers(1, 4),
+    cycles=st.integers(1, 3),
+    burn_in=st.sampled_from([0.0, 0.5, 0.8]),
+    samples=st.integers(1, 3),
+    warm_up=st.sampled_from([0.0, 0.3]),
+)
+def test_the_steps_of_replicas_are_their_rounds(total, y, cycles, burn_in, samples, warm_up):
+    """S calls are ⌊S/y⌋ rounds by the definition; calls after the last keep its values."""
+    param, sampler = replicated(y)
+    options = {"cycles": cycles, "burn_in": burn_in, "samples_per_cycle": samples}
+    try:
+        cycle = schedules.Cyclical(sampler, total, warm_up=warm_up, **options)
+    except ConfigError:
+        lengths = [
+            (k + 1) * (total // y) // cycles - k * (total // y) // cycles for k in range(cycles)
+        ]
+        assert min(n - math.ceil(burn_in * n) for n in lengths) < samples
+        return
+    rows = naive(total // y, cycles, burn_in, samples, warm_up)
+    group, due = sampler.param_groups[0], 0
+    for call in range(total):
+        number = min(call // y, len(rows) - 1)
+        factor, noisy, sampled = rows[number]
+        assert (group["lr"] / 0.2, group["noise"]) == (pytest.approx(factor), noisy)
+        assert cycle.cycle(call) == ((number + 1) * cycles - 1) // len(rows)
+        param.grad = torch.zeros(2)
+        sampler.step()
+        if cycle.step():
+            due += 1
+            assert sampled
+            assert sampler.current_replica == 0  # all have moved
+            assert sampler.param_groups[0]["step"] == (call + 1) / y
+    assert due == cycles * samples
+
+
+def test_a_sample_waits_for_the_end_of_a_round(tmp_path):
+    """A step that was skipped (by a gradient scaler) leaves the sampler in mid-round."""
+    param, sampler = replicated(3)
+    cycle = schedules.Cyclical(sampler, 24, cycles=1, burn_in=0.5, samples_per_cycle=2)
+    due = []
+    for call in range(24):
+        if call != 4:
+            param.grad = torch.zeros(2)
+            sampler.step()
+        if call == 19:  # a sample is owed: a new schedule goes on with it
+            torch.save(cycle.state_dict(), tmp_path / "cycle.pt")
+            cycle = schedules.Cyclical(sampler, 24, cycles=1, burn_in=0.5, samples_per_cycle=2)
+            cycle.load_state_dict(torch.load(tmp_path / "cycle.pt", weights_only=True))
+        if cycle.step():
+            due.append((call, sampler.current_replica))
+    # Due at calls 17 and 23; there is no call after the last to wait for.
+    assert due == [(18, 0), (23, 2)]
+
+
+def test_too_many_samples_for_the_rounds_of_replicas_are_refused():
+    sampler = replicated(4)[1]
+    with pytest.raises(ConfigError, match=r"at most 2, the noisy steps of a cycle of 4 rounds of"):
+        schedules.Cyclical(sampler, 16, cycles=1, burn_in=0.5, samples_per_cycle=3)
+    with pytest.raises(ConfigError, match=r"cycles must be at most 2, the rounds of 4 replicas in"):
+        schedules.Cyclical(sampler, 11, cycles=3)
 
 
 def test_groups_keep_their_own_base_lr():

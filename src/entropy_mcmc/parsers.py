@@ -127,10 +127,16 @@ def _flatness() -> Any:
     parser = ArgumentParser(
         allow_abbrev=False,
         description="Fisher, Hessian, sharpness, interpolation and local learning coefficient "
-        "of the last θ and guide of runs.",
+        "of the last θ (of replicas the last one) and guide of runs.",
     )
     parser.add_argument("runs", type=str, nargs="+", help="run folders of one model and data set")
-    parser.add_argument("--subset", type=int, default=500, help="rows for all but the Fisher")
+    parser.add_argument(
+        "--subset",
+        type=int,
+        default=500,
+        help="rows for Hessian, sharpness, lines and surface; loss, Fisher and learning "
+        "coefficient use all",
+    )
     parser.add_argument("-o", "--output", type=str | None, default=None, help="folder to write")
     parser.add_argument(
         "--surface", action="store_true", help="also draw the loss on a plane through three samples"

@@ -113,6 +113,11 @@ class Cyclical:
     η·(eta_end/η)^(j/⌈burn_in·n⌉). Samples come from one target, that of eta_end. Every value is
     checked for stability, with its lr, before the first step.
 
+    With y replicas, each of which takes its turn in `sampler.step()`, S counts these calls, and the
+    steps above are their ⌊S/y⌋ rounds: lr, noise, coupling and η are those of a round, and a sample
+    is due at the end of one, when all replicas have moved. A sampler that is in the middle of a
+    round then (a step was skipped) has its sample when it ends.
+
     Call `step` once after each `sampler.step()`:
 
     >>> import torch
@@ -153,10 +158,11 @@ class Cyclical:
         self.base_lrs = [float(group["lr"]) for group in sampler.param_groups]
         self.base_etas: list[float] = []
         self.last_step = 0
+        self.owed = False  # a sample that waits for the end of a round
         self._check()
         plan = getattr(sampler, "plan_cycle", None)
         if plan is not None:  # a sampler of this library: it may have left η open
-            plan(self.total_steps // self.cycles, self.burn_in)
+            plan(self.rounds // self.cycles, self.burn_in)
         if self.eta_end is not None:
             self._check_scoping()
             self.base_etas = [float(group["eta"]) for group in sampler.param_groups]
@@ -170,26 +176,39 @@ class Cyclical:
                 f"Cyclical was made for total_steps={self.total_steps} and has made them all; "
                 f"make it longer, or stop the loop"
             )
-        due = self.is_due(self.last_step)
+        due = self.is_due(self.last_step) or self.owed
         self.last_step += 1
         if self.last_step < self.total_steps:
             self._apply()
-        return due
+        in_round = bool(self.sampler.param_groups[0].get("replica", 0))
+        self.owed = due and in_round and self.last_step < self.total_steps
+        return due and not self.owed
+
+    @property
+    def round_calls(self) -> int:
+        """Calls of `sampler.step()` in a round: one, or one for each replica of this process."""
+        return int(getattr(self.sampler, "calls_per_round", 1))
+
+    @property
+    def rounds(self) -> int:
+        """Number of whole rounds."""
+        return self.total_steps // self.round_calls
 
     def is_due(self, step: int) -> bool:
         """Whether the state after step number `step` (from 0) is a sample."""
         position, length = self._position(step)
-        return position in self.sample_positions(length)
+        ends = (step + 1) % self.round_calls == 0
+        return ends and position in self.sample_positions(length)
 
     def cycle(self, step: int) -> int:
         """Number of the cycle, from 0, that step number `step` belongs to."""
-        # Largest k with ⌊kS/K⌋ ≤ step, that is k < (step+1)·K/S.
-        return ((step + 1) * self.cycles - 1) // self.total_steps
+        # Largest k with ⌊kR/K⌋ ≤ round, that is k < (round+1)·K/R, of R rounds.
+        return ((self._round(step) + 1) * self.cycles - 1) // self.rounds
 
     def lr_factor(self, step: int) -> float:
         """lr/lr₀ at step number `step`."""
         position, length = self._position(step)
-        risen = rise(step, self.warm_steps)
+        risen = rise(self._round(step), self.warm_steps)
         if not self.floor:
             return risen * _cosine(1.0, position, length)
         end = math.ceil(self.burn_in * length)
@@ -198,8 +217,8 @@ class Cyclical:
 
     @property
     def warm_steps(self) -> int:
-        """Steps of the warm-up."""
-        return math.ceil(self.warm_up * (self.total_steps // self.cycles))
+        """Steps of the warm-up, which are rounds of replicas."""
+        return math.ceil(self.warm_up * (self.rounds // self.cycles))
 
     def eta(self, step: int, start: float) -> float:
         """η at step number `step`, for a group whose cycles begin at η = `start`."""
@@ -239,7 +258,7 @@ class Cyclical:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken, and set the sampler's lr and noise."""
-        later = {"coupled": "always", "floor": 0.0, "warm_up": 0.0}
+        later = {"coupled": "always", "floor": 0.0, "warm_up": 0.0, "owed": False}
         later |= {"eta_end": None, "base_etas": []}
         state_dict = {**later, **state_dict}  # earlier versions have none of them
         if set(state_dict) != set(self.state_dict()):
@@ -256,12 +275,16 @@ class Cyclical:
         if self.last_step < self.total_steps:
             self._apply()
 
+    def _round(self, step: int) -> int:
+        """Number of the round of step number `step`; a last one that stays short joins another."""
+        return min(step // self.round_calls, self.rounds - 1)
+
     def _position(self, step: int) -> tuple[int, int]:
-        """Position j within the cycle, and the cycle's length n."""
+        """Position j within the cycle, and the cycle's length n, both in rounds."""
         cycle = self.cycle(step)
-        start = cycle * self.total_steps // self.cycles
-        end = (cycle + 1) * self.total_steps // self.cycles
-        return step - start, end - start
+        start = cycle * self.rounds // self.cycles
+        end = (cycle + 1) * self.rounds // self.cycles
+        return self._round(step) - start, end - start
 
     def _apply(self) -> None:
         factor, noisy = self.lr_factor(self.last_step), self.is_noisy(self.last_step)
@@ -306,17 +329,19 @@ class Cyclical:
             )
         if not 0 <= self.burn_in <= 1:
             raise ConfigError(f"burn_in must be from 0 to 1, got burn_in={self.burn_in!r}")
-        if self.cycles > self.total_steps:
-            raise ConfigError(
-                f"cycles must be at most total_steps={self.total_steps}, got cycles={self.cycles}"
-            )
-        shortest = self.total_steps // self.cycles
-        for length in {shortest, -(-self.total_steps // self.cycles)}:
+        turns, limit = "steps", f"total_steps={self.total_steps}"
+        if self.round_calls > 1:
+            turns = f"rounds of {self.round_calls} replicas"
+            limit = f"{self.rounds}, the {turns} in {limit}"
+        if self.cycles > self.rounds:
+            raise ConfigError(f"cycles must be at most {limit}, got cycles={self.cycles}")
+        shortest = self.rounds // self.cycles
+        for length in {shortest, -(-self.rounds // self.cycles)}:
             noisy = length - math.ceil(self.burn_in * length)
             if self.samples_per_cycle > noisy:
                 raise ConfigError(
                     f"samples_per_cycle must be at most {noisy}, the noisy steps of a cycle of "
-                    f"{length} steps at burn_in={self.burn_in}, got samples_per_cycle="
+                    f"{length} {turns} at burn_in={self.burn_in}, got samples_per_cycle="
                     f"{self.samples_per_cycle}; use fewer samples, a smaller burn_in, or more steps"
                 )
 

@@ -47,6 +47,7 @@ COMMANDS = {
             ("--data.name", "NAME"),
             ("--model.name", "NAME"),
             ("--method", "NAME"),
+            ("--replicas", "Y"),
             ("--schedule.epochs", "N"),
             ("--sampler.lr", "X"),
             ("--sampler.temperature", "T"),
@@ -95,8 +96,14 @@ COMMANDS = {
     "flatness": Summary(
         "emcmc flatness RUN [RUN …] [options]",
         "Fisher information, Hessian, sharpness, learning coefficient and interpolation at the "
-        "last θ and guide of each run, in one table and figures.",
-        (("--subset", "N"), ("--surface", ""), ("--output", "FOLDER"), ("--trust", "")),
+        "last θ (of replicas the last one) and guide of each run, in one table and figures.",
+        (
+            ("--subset", "N"),
+            ("--learning_steps", "N"),
+            ("--surface", ""),
+            ("--output", "FOLDER"),
+            ("--trust", ""),
+        ),
         "emcmc flatness runs/digits-emcmc runs/digits-sgld",
     ),
 }

@@ -116,6 +116,61 @@ def test_several_chains_in_one_store(tmp_path, cycles):
     assert diagnosis.agreements[0].verdict == "differ"
 
 
+def test_replicas_are_chains_of_their_own_by_default(tmp_path):
+    """Two replicas, eight samples of each in turn: not sixteen draws of one chain."""
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2)
+    sampler = EntropyMCMC(
+        model.parameters(), lr=0.5, num_data=10, eta=0.5, replicas=2, temperature=0.1, seed=0
+    )
+    posterior = Posterior.create(tmp_path / "a", model)
+    for step in range(-10, 8):
+        for side in (1.0, -1.0):  # the replicas' modes are apart
+            for param in model.parameters():
+                param.grad = param.detach().clone()
+                param.grad[0] -= 5.0 * side
+            sampler.step()
+        if step >= 0:
+            posterior.collect(sampler, cycle=step // 4)
+    told = diagnose(posterior, data()[0])
+    theta, guide = told.roles
+    assert (theta.mixing.draws, theta.mixing.chains, theta.replicas) == (16, 4, 2)
+    assert (guide.mixing.draws, guide.mixing.chains, guide.replicas) == (8, 2, 1)
+    assert "16 draws in 4 cycles of 2 replicas" in str(told)
+    assert [a.groups for a in theta.agreements] == ["replicas", "cycles"]
+    assert [a.groups for a in guide.agreements] == ["cycles"]
+    assert theta.agreements[0].verdict == "differ"
+    assert any("replicas predict differently" in a.text for a in told.advice)
+    flat = {
+        (s.replica, s.cycle, s.step): torch.cat([v.ravel().double() for v in posterior[i].values()])
+        for i, s in enumerate(posterior.samples)
+        if s.role == "theta"
+    }
+    pairs = [
+        float((flat[a] - flat[b]).square().sum()) for a in flat for b in flat
+        if a < b and a[:2] == b[:2]
+    ]  # fmt: skip
+    assert theta.weights.within == pytest.approx((sum(pairs) / len(pairs)) ** 0.5)
+    assert set(told.movement) == {"replica 0 of chain 0", "replica 1 of chain 0"}
+
+
+def test_advice_on_the_coupling_of_replicas():
+    """The limits of y replicas are those of (1+y)/2 couplings, and there is no exact rule."""
+    param = nn.Parameter(torch.zeros(4))
+    with pytest.warns(UserWarning, match="oscillate"):
+        sampler = EntropyMCMC([param], lr=0.3, num_data=1, eta=1.0, replicas=3, seed=0)
+    thermometer = Thermometer(sampler)
+    for _ in range(3):
+        param.grad = torch.zeros(4)
+        sampler.step()
+        thermometer.step()
+    tight, early = on_coupling(thermometer)
+    assert tight.text.startswith("4/2·lr/(ηN) reached 0.6")
+    assert tight.change == 'raise η above 4·lr/N, lower lr, or use integrator="baoab"'
+    assert "Σ 4·lr/((1−μ)ηN) = 1.2" in early.text
+    assert 'with integrator="baoab"' in early.change
+
+
 def test_regression_compares_means(tmp_path):
     torch.manual_seed(0)
     model = nn.Linear(2, 2)

@@ -46,7 +46,7 @@ def test_weights_are_read_as_a_stream():
 
     weight_distances(stream())
     assert seen == [True] * 6
-    with pytest.raises(ConfigError, match="cycle 0 must come together"):
+    with pytest.raises(ConfigError, match="cycle 0 again after cycle 1; group"):
         weight_distances([(c, [torch.ones(1)]) for c in (0, 1, 0)])
 
 

@@ -79,11 +79,15 @@ def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
     assert row.learning_localisation == 1e4
     assert row.learning_by_localisation == alone.effect.values
     assert row.learning_sensitivity == alone.effect.sensitivity
+    assert (row.learning_rhat, row.learning_ess) == (alone.rhat, alone.ess)
+    assert row.learning_temperature == alone.temperature
+    assert row.learning_measured_temperature == alone.measured_temperature
     assert "localisation γ = 10000 is a convention" in str(comparison)
     assert f"{alone.effect.values[0]:.4g}" in str(comparison)
     assert ("γ decides the value of theta" in str(comparison)) == alone.effect.decides
     wild = flatness.compare(*args, settings=replace(SETTINGS, learning=replace(sampling, lr=1e8)))
     assert wild.rows[0].learning_coefficient is None
+    assert wild.rows[0].learning_measured_temperature is None
     assert "Learning coefficient of theta, not trustworthy: 2 of 2 chains diverged" in str(wild)
     assert "failed" in str(wild)
     assert "By curvatures" not in str(wild)  # lr was given: none were measured

@@ -44,6 +44,10 @@ def measured_flatness(folder):
         "learning_coefficient_warning": "the chains have not mixed",
         "learning_localisation": 200.0,
         "learning_by_localisation": [9.25, 3.25, 0.75],
+        "learning_sensitivity": 0.75,
+        "learning_rhat": 1.125,
+        "learning_temperature": 7.25,
+        "learning_measured_temperature": 7.5,
     }
     rows = [
         {"name": name, **dict.fromkeys(names, 0.25), "top_eigenvalue": 2.5, **learning}

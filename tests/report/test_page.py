@@ -126,7 +126,9 @@ def test_sections_of_an_image_run(page_of):
 
 def test_a_doubtful_learning_coefficient_is_said_to_be_so(page_of):
     text = page_of("emcmc")
-    assert "3.5 ± 0.1" in text
+    assert "<td>3.5 ± 0.1?</td>" in text
+    assert "γ decides the learning coefficient of emcmc theta, emcmc guide: do not read" in text
+    assert "R-hat 1.125; temperature 7.5 measured, 7.25 set" in text
     assert "Learning coefficient of emcmc theta, not trustworthy: the chains have not" in text
     assert "γ = 200 is a convention" in text
     assert "9.25 at γ/4, 3.25 at γ and 0.75 at 4γ" in text

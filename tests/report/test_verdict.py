@@ -388,6 +388,18 @@ def test_effectively_different_networks_are_told(runs):
     single = replace(run, samples=tuple(replace(s, cycle=0) for s in run.samples))
     assert "not known" in in_words(effectively_different(single))
     assert tile(effectively_different(single))[1] == "unknown"
+    # Two replicas of one chain of one cycle: they can be compared, but share their guide.
+    turns = [replace(s, replica=i % 2) for i, s in enumerate(single.samples)]
+    pair = effectively_different(replace(single, samples=tuple(turns)))
+    assert (pair.compared, pair.parts) == ("replicas", 2)
+    assert "at most" in in_words(pair)
+    assert "measured between 2 replicas, which share a guide" in in_words(pair)
+    assert "--chains" not in in_words(pair)
+    assert tile(pair)[2] == f"of {len(run.samples)}, from 2 replicas"
+    guides = [replace(s, replica=i % 3 if i % 3 < 2 else None) for i, s in enumerate(turns)]
+    assert effectively_different(replace(single, samples=tuple(guides))).parts == 2
+    each = tuple(replace(s, replica=i) for i, s in enumerate(single.samples))
+    assert "they share a guide" in in_words(effectively_different(replace(single, samples=each)))
     assert effectively_different(replace(run, predicted=None)) is None
     alone = tuple(replace(s, step=i * STRIDE) for i, s in enumerate(run.samples))
     assert "count as independent" in in_words(effectively_different(replace(run, samples=alone)))

@@ -240,9 +240,28 @@ def test_plan_is_cyclical_and_extends_without_changing_the_past(tmp_path):
             assert plan.is_due(step) == reference.is_due(step)
 
 
-def _sampler(config):
+def test_the_steps_of_a_plan_of_replicas_are_rounds():
+    """66 rounds of 4 calls have the values of 66 steps of one network, to the last bit."""
+    config = fill(with_parts(RunConfig(), schedule={"epochs": 10, "cycles": 3}))
+    config = with_parts(config, sampler={"eta": 0.01})
+    one, four = _sampler(config), _sampler(config, replicas=4)
+    plain, rounds = Plan(config, one, 22, 3), Plan(config, four, 22, 3)
+    loop = schedules.Cyclical(
+        _sampler(config, replicas=4), 264, 3, config.schedule.burn_in, 8, coupled="noisy"
+    )
+    for step in range(66):
+        plain.apply(step)
+        rounds.apply(step)
+        for name in ("lr", "noise", "coupled", "eta"):
+            assert one.param_groups[0][name] == four.param_groups[0][name]
+        assert plain.cycle(step) == rounds.cycle(step) == loop.cycle(4 * step)
+        assert plain.is_due(step) == rounds.is_due(step) == loop.is_due(4 * step + 3)
+        assert not any(loop.is_due(4 * step + turn) for turn in range(3))
+
+
+def _sampler(config, **options):
     numbers = {"lr": config.sampler.lr, "eta": config.sampler.eta, "num_data": 1000, "seed": 0}
-    return samplers.EntropyMCMC([nn.Parameter(torch.ones(2))], **numbers)
+    return samplers.EntropyMCMC([nn.Parameter(torch.ones(2))], **numbers, **options)
 
 
 @pytest.mark.parametrize("kind", ["constant", "linear", "exponential", "step"])

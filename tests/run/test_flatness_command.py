@@ -1,6 +1,7 @@
 """`emcmc flatness` on two finished tiny runs: one table, JSON and figures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -76,6 +77,29 @@ def test_the_surface_is_drawn_on_demand(runs, tmp_path):
         [config.run_dir], subset=16, output=str(out), surface=True, settings=SMALL, trust=TRUSTED
     )
     assert (out / "surface.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_replicas_are_named(tmp_path, monkeypatch):
+    """Two replicas with two samples: the row says which one it is, and the surface has all."""
+    config = replace(tiny_config(tmp_path / "run", epochs=8, cycles=1), replicas=2)
+    config = with_parts(config, schedule={"samples_per_cycle": 2})
+    run(config)
+    drawn, lines = {}, {}
+    monkeypatch.setattr(flatness, "surface_figure", lambda s: drawn.update(s=s) or Figure())
+    monkeypatch.setattr(flatness, "between_figure", lambda own: lines.update(own) or Figure())
+    out = str(tmp_path / "out")
+    options = {"subset": 16, "output": out, "surface": True, "settings": SMALL, "trust": TRUSTED}
+    comparison = flatness_command([config.run_dir], **options)
+    assert [row.name for row in comparison.rows] == ["emcmc theta (replica 2 of 2)", "emcmc guide"]
+    assert list(lines) == ["emcmc"]
+    # Four networks θ and two guides, three of which span the plane.
+    steps = sorted(
+        {sample.step for sample in load_run(config.run_dir, trust=TRUSTED).posterior.samples}
+    )
+    assert set(drawn["s"].names) == {
+        f"theta {steps[0]} (replica 2 of 2)", f"guide {steps[0]}", f"guide {steps[1]}",
+    }  # fmt: skip
+    assert len(drawn["s"].samples) == 3
 
 
 def test_a_row_is_the_loss_of_the_stored_sample(runs, tmp_path):

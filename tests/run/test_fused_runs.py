@@ -17,9 +17,12 @@ pytestmark = [
 ]
 
 
-def test_killed_twice_equals_uninterrupted(tmp_path):
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_killed_twice_equals_uninterrupted(tmp_path, replicas):
     whole = with_slow_loss(tiny_config(tmp_path / "whole", "emcmc", epochs=300))
-    whole = with_parts(whole, sampler={"fused": "yes"})
+    whole = replace(with_parts(whole, sampler={"fused": "yes"}), replicas=replicas)
+    if replicas > 1:
+        whole = with_parts(whole, sampler={"integrator": "baoab"})
     killed = replace(whole, run_dir=str(tmp_path / "killed"))
     finish(whole)
     until = lines(tmp_path / "whole")

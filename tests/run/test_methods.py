@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.recipes import from_scratch
 from entropy_mcmc.run.config import METHODS, from_dict
 from entropy_mcmc.run.methods import METHODS as METHOD_TABLE
 from entropy_mcmc.run.methods import (
@@ -16,6 +17,7 @@ from entropy_mcmc.run.methods import (
     parameter_groups,
     weight_decays,
 )
+from entropy_mcmc.run.recipe import explain_settings
 
 every = pytest.mark.parametrize("method", METHODS)
 
@@ -48,6 +50,24 @@ def test_a_short_cycle_keeps_as_many_samples_as_it_has_room_for(method):
     assert filled.schedule.samples_per_cycle == max(1, min(wanted, room))
     given = fill(from_dict({"method": method, "schedule": {"samples_per_cycle": 9}}), epoch_steps=2)
     assert given.schedule.samples_per_cycle == 9
+
+
+@pytest.mark.parametrize(
+    ("method", "cycles", "words"),
+    [
+        ("emcmc", 1, "the guide averages θ over ηN/lr = 20 steps, 20% of a chain"),
+        ("emcmc", 2, "the guide averages θ over ηN/lr = 20 steps, 20% of a cycle"),
+        ("entropy-sgd", 1, "default of the method"),
+    ],
+)
+def test_the_reason_of_eta_is_that_of_the_run(method, cycles, words):
+    """100 steps in a cycle, whatever number the recipe reckoned with."""
+    given = from_dict({"method": method, "schedule": {"cycles": cycles}})
+    recipe = from_scratch(torch.nn.Linear(4, 2), 200, 10, passes=40)
+    config = choose_eta(fill(given, recipe=recipe), 200, 100)
+    table = explain_settings(given, config, recipe, 100)
+    (line,) = [line for line in table.splitlines() if line.startswith("sampler.eta")]
+    assert line.endswith(words)
 
 
 @every

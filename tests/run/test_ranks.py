@@ -28,13 +28,16 @@ def double_config(folder, method="emcmc", strategy="auto", epochs=5):
     return replace(config, compute=compute)
 
 
-def largest_difference(first, second):
-    """Over the last checkpoint and all samples."""
+def largest_difference(first, second, more=()):
+    """Over the last checkpoint and all samples; `more` are variables that only one may have."""
     names = [p.relative_to(first) for p in (first / "samples").glob("*.safetensors")]
     newest = max((first / "checkpoint" / "chain-0").glob("*.safetensors"))
     worst = 0.0
     for name in [*names, newest.relative_to(first)]:
-        one, two = load_file(first / name), load_file(second / name)
+        one, two = (
+            {k: v for k, v in load_file(folder / name).items() if k.rpartition("/")[2] not in more}
+            for folder in (first, second)
+        )
         assert one.keys() == two.keys()
         worst = max(worst, *((one[k].double() - two[k].double()).abs().max() for k in one))
     assert len(names) >= 1

@@ -122,11 +122,14 @@ def lines(folder):
     return sum(path.read_bytes().count(b"\n") for path in folder.glob("metrics*.jsonl"))
 
 
-@pytest.mark.parametrize("method", ["emcmc", "ensemble"])
-def test_killed_stacks_equal_uninterrupted_ones(tmp_path, method):
+@pytest.mark.parametrize(
+    ("method", "chains", "replicas"), [("emcmc", 3, 1), ("ensemble", 3, 1), ("emcmc", 1, 3)]
+)
+def test_killed_stacks_equal_uninterrupted_ones(tmp_path, method, chains, replicas):
     whole = replace(
-        stacked_config(tmp_path / "whole", method, epochs=60),
+        stacked_config(tmp_path / "whole", method, chains=chains, epochs=60 * replicas),
         loss="run.test_stacked_runs:slow_loss",
+        replicas=replicas,
     )
     whole = with_parts(whole, output={"checkpoint_seconds": 0.05, "progress": False})
     killed = replace(whole, run_dir=str(tmp_path / "killed"))

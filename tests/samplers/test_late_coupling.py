@@ -189,12 +189,34 @@ def test_a_new_cycle_of_replicas_goes_on_with_the_first():
     assert len({tuple(row) for row in variables(sampler, param).tolist()}) == 4
 
 
+class WithinRounds:
+    """A schedule of one's own: cycles of 12 calls, coupled and noisy from the seventh on."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+        self.load_state_dict({"call": 0})
+
+    def step(self):
+        self.load_state_dict({"call": self.call + 1})
+
+    def state_dict(self):
+        return {"call": self.call}
+
+    def load_state_dict(self, state):
+        self.call = state["call"]
+        noisy = self.call % 12 >= 6
+        self.sampler.param_groups[0].update(noise=noisy, coupled=noisy)
+
+
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("at", [2, 6, 7, 13, 17])
-def test_replicas_resumed_anywhere_are_the_same_chain(at):
-    """Also where a phase ends within a round: 24 calls of 4, cycles of 12, noise from 6 on."""
+def test_replicas_resumed_anywhere_are_the_same_chain(at, own):
+    """Also where a phase ends within a round of 4, in a schedule of one's own."""
 
     def made():
         param, sampler = replicated(y=4)
+        if own:
+            return param, sampler, WithinRounds(sampler)
         return param, sampler, schedules.Cyclical(sampler, 24, 2, 0.5, 1, coupled="noisy")
 
     param, sampler, cycle = made()

@@ -15,6 +15,7 @@ from torch import nn
 from entropy_mcmc import EntropyMCMC, noise, schedules, theory
 from entropy_mcmc.diagnostics import Thermometer, judge
 from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.samplers.kernel import compiled
 from entropy_mcmc.samplers.replicas import GUIDE_STREAM
 from scenarios import covariance_z
 
@@ -209,8 +210,8 @@ def test_replicas_have_noise_of_their_own():
 # As an optimizer.
 
 
-def two_groups(**options):
-    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+def two_groups(width=4, **options):
+    net = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2)).double()
     torch.manual_seed(0)
     with torch.no_grad():
         for p in net.parameters():
@@ -223,9 +224,9 @@ def two_groups(**options):
 def train(net, sampler, calls, start=0):
     for call in range(start, start + calls):
         g = torch.Generator().manual_seed(call)
-        x, y = torch.randn(8, 3, generator=g).double(), torch.randint(2, (8,), generator=g)
+        x, y = torch.randn(8, 3, generator=g), torch.randint(2, (8,), generator=g)
         sampler.zero_grad()
-        nn.functional.cross_entropy(net(x), y).backward()
+        nn.functional.cross_entropy(net(x.to(net[0].weight)), y).backward()
         sampler.step()
 
 
@@ -250,6 +251,49 @@ def test_resumes_bit_for_bit_also_within_a_round(rule, calls, tmp_path):
             assert torch.equal(p, q)
             for name, value in reference.state[q].items():
                 assert torch.equal(resumed[1].state[p][name], value), name
+
+
+@pytest.mark.skipif(not compiled.available("cpu"), reason="no compiler on this machine")
+@pytest.mark.parametrize(
+    ("rule", "burn_in"),
+    [("baoab", 0), *(pytest.param(rule, 3, marks=pytest.mark.soak) for rule in RULES)],
+)
+def test_compiled_replicas_equal_eager_ones(rule, burn_in, monkeypatch):
+    """Three rounds in float32, also after one of burn-in; the guide moves in every second one."""
+    moved = []
+    plain = compiled.run
+    monkeypatch.setattr(compiled, "run", lambda *args: moved.append(args[0]) or plain(*args))
+    chains = []
+    for fused in (False, True):
+        net, sampler = two_groups(100, **RULES[rule], exchange_every=2, eta=0.4, fused=fused)
+        net.float()
+        for calls, start, coupled in ((burn_in, 0, False), (9, burn_in, True)):
+            for group in sampler.param_groups:
+                group.update(noise=coupled, coupled=coupled)
+            train(net, sampler, calls, start=start)
+        chains.append([shown(p, sampler) for p in net.parameters()])
+        # The calls, and at least one move of the guide, of two groups.
+        assert len(moved) >= 2 * (burn_in + 9 + 1) if fused else not moved
+    for eager, fast in zip(*chains, strict=True):
+        np.testing.assert_allclose(fast, eager, rtol=1e-5, atol=1e-5)
+
+
+def test_pulls_that_wait_are_shared_out_among_processes_once(monkeypatch):
+    """A state of one process between two exchanges, loaded by each of three."""
+    options = {"exchange_every": 2, "eta": 0.4}
+    net, sampler = two_groups(**options)
+    train(net, sampler, 9)
+    weight = net[0].weight
+    assert sampler.state[weight]["pull"].abs().max() > 0
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda group, rank=rank: rank)
+        fresh, own = two_groups(**options)
+        own._ranks = "three processes"
+        own.load_state_dict(sampler.state_dict())
+        assert torch.equal(fresh[0].weight, sampler.replica_value(weight, rank))
+        shares.append(own.state[fresh[0].weight]["pull"])
+    assert torch.equal(sum(shares), sampler.state[weight]["pull"])
 
 
 def test_lr_is_that_of_the_rounds_first_step():
@@ -347,6 +391,13 @@ def test_refusals(options, message):
         EntropyMCMC([parameter()], **{**COMMON, "replicas": 2, **options})
 
 
+def test_the_warning_of_a_tight_coupling_names_what_it_counts():
+    with pytest.warns(
+        UserWarning, match=r"^\(replicas\+1\)·exchange_every/2·lr/\(eta·num_data\) = 0.6"
+    ):
+        EntropyMCMC([parameter()], **{**COMMON, "eta": 0.075}, replicas=2)
+
+
 def test_the_coupling_limit_is_the_edge_of_stability():
     """At h = 0: just above (y+1)·lr/(2N) the chain stays, below it would grow by 2 % a round."""
     for y in (1, 2, 4):
@@ -381,6 +432,8 @@ def test_explain_of_replicas():
     assert "θ_a ~ exp(4·F(θ_a; η))" in group.target
     auto = EntropyMCMC([parameter()], lr=0.1, num_data=100, eta="auto", replicas=4)
     assert auto.explain().groups[0].horizon == pytest.approx(100)
+    assert "guide averages over, rounds       100" in str(auto.explain())
+    assert "the guide averages over 100 rounds; Cyclical" in str(auto.explain())
 
 
 # The thermometer.

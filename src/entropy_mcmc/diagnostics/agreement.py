@@ -30,7 +30,7 @@ class Agreement:
     """What two tests say of groups of draws.
 
     Attributes:
-        groups: "chains", "cycles" or "halves" of the one chain.
+        groups: "chains", "replicas", "cycles" or "halves" of the one chain.
         count: Number of groups.
         draws: Draws in the smallest of them.
         rhat: R-hat of Gelman and Rubin, variances summed over all predictions.

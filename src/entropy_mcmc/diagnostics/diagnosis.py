@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import fill
 from typing import Any, Protocol, cast
 
@@ -43,7 +43,7 @@ class Samples(Protocol):
 
     @property
     def samples(self) -> Sequence[Any]:
-        """Entries with role, step and cycle."""
+        """Entries with role, step and cycle, and the replica where there are several."""
 
     def __getitem__(self, index: int) -> dict[str, Tensor]: ...
 
@@ -64,6 +64,7 @@ class RoleDiagnosis:
         agreements: Tests whether chains and cycles (or halves) predict alike.
         moved: Predicted probability that moves between two samples of a cycle.
         constant: Share of the samples that predict the same for all inputs.
+        replicas: Networks that share a guide, each with cycles of its own; 1 without replicas.
     """
 
     role: str
@@ -74,6 +75,12 @@ class RoleDiagnosis:
     agreements: tuple[Agreement, ...] = ()
     moved: float | None = None
     constant: float = 0.0
+    replicas: int = 1
+
+    @property
+    def cycles(self) -> str:
+        """What the groups of draws are called whose mixing was measured."""
+        return "cycles" if self.replicas == 1 else f"cycles of {self.replicas} replicas"
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class Diagnosis:
             pair = self.theta_temperature
             rows.append(("of θ itself", f"{pair.reading} from {pair.cost}"))
         for entry in self.roles:
-            rows.append((entry.role, entry.mixing.brief("cycles")))
+            rows.append((entry.role, entry.mixing.brief(entry.cycles)))
             rows.append(("  weights", f"distance {entry.weights}"))
             rows.append(("  predictions", f"{entry.compared} {entry.predictions}"))
         rows += [(f"[{item.severity}]", item.sentence) for item in self.advice]
@@ -145,7 +152,8 @@ def diagnose(
         temperature: T that the chain claims, where no thermometer knows it.
         batch_size: Rows at a time.
         chain_of: Entry of `posterior.samples` → its chain, for a store that holds several; by
-            default a new chain begins where the number of the cycle falls.
+            default a new chain begins where the number of the cycle falls. Replicas of a chain
+            are told apart in either case, and compared as chains are.
         clipped: Share of the noisy steps whose gradient was clipped, if that was counted.
     """
     chains = _chains(posterior)
@@ -201,6 +209,7 @@ def _diagnose_role(
     chain_of: Callable[[Any], Any] | None,
 ) -> RoleDiagnosis:
     predicted, cycles = [], []
+    replicas: set[Any] = set()
     for number, chain in enumerate(chains):
         own = [sample for sample in chain.samples if sample.role == role]
         if not own:
@@ -215,33 +224,47 @@ def _diagnose_role(
         regression = chain.likelihood == "regression" and values.ndim == 3
         predicted.append(values[..., 0] if regression else values)
         cycles.append([(number, *label) for label in _labels(own, chain_of)])
+        replicas |= {_replica_of(sample) for sample in own}
     groups = [part for pair in zip(predicted, cycles, strict=True) for part in _split(*pair)]
     labels = [label for own in cycles for label in own]
     together = torch.cat(predicted)
     return RoleDiagnosis(
         role,
         mixing(groups),
-        weight_distances(zip(labels, _weights(role, chains), strict=True)),
+        weight_distances(_by_cycle(role, chains, cycles)),
         prediction_distances(together, labels),
         CLASSES if together.ndim == 3 else MEANS,
-        agreements(together, labels),
+        _named(agreements(together, labels), len(replicas)),
         moved_probability(together, labels),
         len(constant_samples(together)) / len(together),
+        len(replicas),
     )
+
+
+def _named(tests: tuple[Agreement, ...], replicas: int) -> tuple[Agreement, ...]:
+    """The tests, with replicas called so where they take the place of chains."""
+    if replicas == 1:
+        return tests
+    return tuple(replace(t, groups="replicas") if t.groups == "chains" else t for t in tests)
 
 
 def _movement(
     role: str, chains: list[Samples], chain_of: Callable[[Any], Any] | None
 ) -> dict[str, float]:
-    """Relative movement of each chain by its name, such as "chain 0"."""
+    """Relative movement of each chain by its name, such as "chain 0" or "replica 1 of chain 0"."""
     labels = [
-        (number, chain)
+        (number, chain, replica)
         for number, store in enumerate(chains)
-        for chain, _ in _labels([s for s in store.samples if s.role == role], chain_of)
+        for chain, replica, _ in _labels([s for s in store.samples if s.role == role], chain_of)
     ]
     movement = relative_movement(zip(labels, _weights(role, chains), strict=True))
-    names = {label: f"chain {i}" for i, label in enumerate(dict.fromkeys(labels))}
-    return {names[label]: share for label, share in movement.items()}
+    whole = dict.fromkeys((number, chain) for number, chain, _ in labels)
+    names = {each: f"chain {i}" for i, each in enumerate(whole)}
+    return {_name(names[label[:2]], label[2]): share for label, share in movement.items()}
+
+
+def _name(chain: str, replica: int | None) -> str:
+    return chain if replica is None else f"replica {replica} of {chain}"
 
 
 def _split(values: Tensor, cycles: list[Any]) -> Iterator[Any]:
@@ -251,29 +274,61 @@ def _split(values: Tensor, cycles: list[Any]) -> Iterator[Any]:
         yield values[rows].double().cpu().numpy()
 
 
-def _labels(samples: list[Any], chain_of: Callable[[Any], Any] | None) -> list[tuple[Any, Any]]:
-    """(chain, cycle) of each sample of one store, in its order."""
-    if chain_of is not None:
-        return [(chain_of(sample), sample.cycle) for sample in samples]
-    chain, last, labels = 0, -1, []
+def _labels(
+    samples: list[Any], chain_of: Callable[[Any], Any] | None
+) -> list[tuple[Any, Any, Any]]:
+    """(chain, replica, cycle) of each sample of one store, in its order."""
+    chains = [chain_of(s) for s in samples] if chain_of else _counted_chains(samples)
+    pairs = zip(chains, samples, strict=True)
+    return [(chain, _replica_of(sample), sample.cycle) for chain, sample in pairs]
+
+
+def _counted_chains(samples: list[Any]) -> list[int]:
+    """The chain of each sample: a new one begins where the number of the cycle falls."""
+    chain, last, chains = 0, -1, []
     for sample in samples:
         cycle = -1 if sample.cycle is None else sample.cycle
         chain += cycle < last
         last = cycle
-        labels.append((chain, sample.cycle))
-    return labels
+        chains.append(chain)
+    return chains
+
+
+def _replica_of(sample: Any) -> int | None:
+    """The replica of a sample; None where θ is the only one, and for the guide."""
+    replica: int | None = getattr(sample, "replica", None)
+    return replica
+
+
+def _by_cycle(
+    role: str, chains: list[Samples], cycles: list[list[Any]]
+) -> Iterator[tuple[Any, list[Tensor]]]:
+    """(cycle, parameters) of each sample, one cycle after another: replicas take turns in a store.
+
+    `cycles` has the labels of each store that has samples of the role.
+    """
+    stores = [chain for chain in chains if any(s.role == role for s in chain.samples)]
+    for store, labels in zip(stores, cycles, strict=True):
+        own = [i for i, sample in enumerate(store.samples) if sample.role == role]
+        for cycle in dict.fromkeys(labels):
+            for index, label in zip(own, labels, strict=True):
+                if label == cycle:
+                    yield cycle, _parameters(store, index)
 
 
 def _weights(role: str, chains: list[Samples]) -> Iterator[list[Tensor]]:
-    """Parameters of each sample; buffers such as batch-norm statistics are left out."""
+    """Parameters of each sample of a role."""
     for chain in chains:
-        buffers = [name for name, _ in chain.model.named_buffers()]
         for index, sample in enumerate(chain.samples):
-            if sample.role != role:
-                continue
-            state = chain[index]
-            yield [
-                value
-                for name, value in sorted(state.items())
-                if not any(b == name or b.endswith(f".{name}") for b in buffers)
-            ]
+            if sample.role == role:
+                yield _parameters(chain, index)
+
+
+def _parameters(store: Samples, index: int) -> list[Tensor]:
+    """Parameters of a sample; buffers such as batch-norm statistics are left out."""
+    buffers = [name for name, _ in store.model.named_buffers()]
+    return [
+        value
+        for name, value in sorted(store[index].items())
+        if not any(b == name or b.endswith(f".{name}") for b in buffers)
+    ]

@@ -76,7 +76,10 @@ def weight_distances(samples: Iterable[tuple[Any, Sequence[Tensor]]]) -> Contras
         vector = [v - o for v, o in zip(vector, origin, strict=True)]
         if seen and cycle != seen[-1]:
             if cycle in seen:
-                raise ConfigError(f"samples of cycle {cycle} must come together; sort them by step")
+                raise ConfigError(
+                    f"samples of a cycle must come one after another, got cycle {cycle!r} again "
+                    f"after cycle {seen[-1]!r}; group the samples by cycle"
+                )
             within, within_pairs = _plus((within, within_pairs), current.distances())
             current = _Pairs()
         if not seen or cycle != seen[-1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from entropy_mcmc.diagnostics.distances import Contrast
 from entropy_mcmc.diagnostics.ess_rhat import Mixing
-from entropy_mcmc.diagnostics.expected_reading import integrator_of
+from entropy_mcmc.diagnostics.expected_reading import integrator_of, replicas_of
 from entropy_mcmc.diagnostics.pair_temperature import COPIES, PairTemperature
 from entropy_mcmc.diagnostics.temperature_verdict import Verdict
 from entropy_mcmc.diagnostics.thermometer import Thermometer
@@ -47,10 +47,11 @@ class Advice:
 def on_coupling(thermometer: Thermometer) -> list[Advice]:
     """About η: is the guide tied too tightly, or not given time?"""
     advice = []
-    peak = thermometer.peak_coupling
+    peak, y = thermometer.peak_coupling, _replicas(thermometer)
     if peak > OSCILLATES and _has_euler(thermometer):
-        text = f"lr/(ηN) reached {peak:.2g}: above {OSCILLATES} θ and θ_a oscillate"
-        change = 'raise η above 2·lr/N, lower lr, or use guide_update="exact"'
+        name = "lr/(ηN)" if y == 1 else f"{1 + y}/2·lr/(ηN)"
+        text = f"{name} reached {peak:.2g}: above {OSCILLATES} θ and θ_a oscillate"
+        change = f"raise η above {1 + y}·lr/N, lower lr, or use {_calm_rule(y)}"
         advice.append(Advice("warning", text, change))
     if not thermometer.readings:
         advice.append(_no_reading(thermometer))
@@ -63,8 +64,17 @@ def _has_euler(thermometer: Thermometer) -> bool:
     return any(g["guide_update"] == "euler" == integrator_of(g) for g in groups)
 
 
+def _replicas(thermometer: Thermometer) -> int:
+    return replicas_of(thermometer.sampler.param_groups[0])
+
+
+def _calm_rule(replicas: int) -> str:
+    """The rule that bears a tight coupling: the exact one has no form for replicas."""
+    return 'guide_update="exact"' if replicas == 1 else 'integrator="baoab"'
+
+
 def _no_reading(thermometer: Thermometer) -> Advice:
-    reached = thermometer.relaxation
+    reached, y = thermometer.relaxation, _replicas(thermometer)
     if not any(group["temperature"] for group in thermometer.sampler.param_groups):
         return Advice("note", "T = 0: an optimizer, not a sampler", "for samples set T above 0")
     if reached >= RELAXED and thermometer.ready:
@@ -80,10 +90,10 @@ def _no_reading(thermometer: Thermometer) -> Advice:
     tight = thermometer.peak_coupling * factor > OSCILLATES
     smaller = f"divide η by {factor:.2g}"
     if tight and _has_euler(thermometer):
-        smaller += ' with guide_update="exact" (the Euler rule would oscillate)'
+        smaller += f" with {_calm_rule(y)} (the Euler rule would oscillate)"
     text = (
-        f"no temperature reading: the noisy part lasted Σ 2·lr/((1−μ)ηN) = {reached:.2g}, and "
-        f"θ_a needs {RELAXED:g} to forget its start"
+        f"no temperature reading: the noisy part lasted Σ {1 + y}·lr/((1−μ)ηN) = {reached:.2g}, "
+        f"and θ_a needs {RELAXED:g} to forget its start"
     )
     change = (
         f"{smaller}, or make the noisy part longer (a smaller burn_in, more steps) or its lr larger"
@@ -188,11 +198,14 @@ _SAID = {
 }
 _MEANING = {
     "chains": "; their average is an ensemble, not draws of one mixed chain",
+    "replicas": "; their average is an ensemble, not draws of one mixed chain",
     "cycles": "; their average is an ensemble, not draws of one mixed chain",
     "halves": " at the beginning and at the end",
 }
 _AGREEMENT = {
     "chains": "run longer chains with more samples, or take the average as an ensemble",
+    "replicas": "run longer with more samples, tie the replicas tighter by a smaller η, or take "
+    "the average as an ensemble",
     "cycles": "make cycles longer with more samples, or take the average as an ensemble",
     "halves": "drop more of the beginning, or run longer with more samples",
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from entropy_mcmc.flatness.localisation_effect import DECIDES
 from entropy_mcmc.report.figures.svg import number, percent
 from entropy_mcmc.report.html import Section, Table, base64_of, notice, piece
 from entropy_mcmc.report.run_data import Flatness
@@ -57,6 +58,7 @@ def flatness_section(flatness: Flatness | None) -> Section | None:
         [
             table,
             *_learning_notices(flatness),
+            *_deciding_notices(flatness),
             *_localisation_notices(flatness),
             piece("meanings", meanings),
             piece("pictures", pictures),
@@ -75,6 +77,19 @@ def _learning_notices(flatness: Flatness) -> list[Markup]:
     ]
 
 
+def _deciding_notices(flatness: Flatness) -> list[Markup]:
+    """Of which learning coefficients γ says more than the loss does."""
+    decided = [
+        str(row.get("name", "?"))
+        for row in flatness.rows
+        if isinstance(s := row.get("learning_sensitivity"), int | float) and s > DECIDES
+    ]
+    if not decided:
+        return []
+    words = f"γ decides the learning coefficient of {', '.join(decided)}: do not read it as a "
+    return [notice(f"{words}number of directions.", "note")]
+
+
 def _localisation_notices(flatness: Flatness) -> list[Markup]:
     """How the learning coefficients move with γ, by the curvatures alone."""
     notices = []
@@ -88,16 +103,34 @@ def _localisation_notices(flatness: Flatness) -> list[Markup]:
         notices.append(
             notice(
                 f"Learning coefficient of {row.get('name', '?')}: γ = {gamma:g} is a convention. "
-                f"By curvatures alone it is {quarter} at γ/4, {same} at γ and {fourfold} at 4γ.",
+                f"By curvatures alone it is {quarter} at γ/4, {same} at γ and {fourfold} at 4γ"
+                f"{_sensitivity(row)}.{_sampling(row)}",
                 "note",
             )
         )
     return notices
 
 
+def _sensitivity(row: dict[str, Any]) -> str:
+    value = row.get("learning_sensitivity")
+    return f" (sensitivity {value:.2f} of 1)" if isinstance(value, int | float) else ""
+
+
+def _sampling(row: dict[str, Any]) -> str:
+    """How well its chains were mixed and at their temperature."""
+    rhat, measured, claimed = (
+        row.get(f"learning_{name}") for name in ("rhat", "measured_temperature", "temperature")
+    )
+    parts = [f"R-hat {rhat:.3f}"] if isinstance(rhat, int | float) else []
+    if isinstance(measured, int | float) and isinstance(claimed, int | float):
+        parts.append(f"temperature {number(measured)} measured, {number(claimed)} set")
+    return f" Its chains: {'; '.join(parts)}." if parts else ""
+
+
 def _cell(column: str, row: dict[str, Any]) -> str:
     value, error = row.get(column), row.get(f"{column}_error")
     if not isinstance(value, int | float):
-        return "–"
+        return "failed" if row.get(f"{column}_warning") else "–"
     shown = percent(value) if column == "test_error" else number(value)
-    return f"{shown} ± {number(error, 2)}" if isinstance(error, int | float) else shown
+    mark = "?" if row.get(f"{column}_warning") else ""  # not to be trusted: a notice says why
+    return f"{shown} ± {number(error, 2)}{mark}" if isinstance(error, int | float) else shown + mark

@@ -13,8 +13,13 @@ SETTINGS = (
     ("schedule.cycles", "Cycles", "restarts of the learning rate"),
     ("schedule.warm_up", "Warm-up", "share of the first cycle in which the learning rate rises"),
     ("schedule.burn_in", "Burn-in", "share of each cycle without noise and samples"),
-    ("schedule.samples_per_cycle", "Samples per cycle", "networks kept in each cycle"),
+    (
+        "schedule.samples_per_cycle",
+        "Samples per cycle",
+        "how often networks are kept in each cycle",
+    ),
     ("chains", "Chains", "independent starts"),
+    ("replicas", "Replicas", "networks of a chain that share a guide, each with its own batches"),
     ("data.batch_size", "Batch size", "training rows per gradient"),
     ("sampler.lr", "Learning rate", "at the start of a cycle, for the mean loss"),
     ("sampler.temperature", "Temperature T", "1 is the Bayes posterior, below 1 is colder"),
@@ -80,6 +85,11 @@ GLOSSARY = (
         "θ and θ_a",
         "the two coupled copies of the weights in Entropy-MCMC: θ follows the data, the "
         "guide θ_a follows θ and smooths its path. Other methods have θ only.",
+    ),
+    (
+        "Replicas",
+        "several θ of one chain, each with mini-batches of its own, that share one guide θ_a. They "
+        "are alike, but not independent.",
     ),
     ("Whole posterior", "the mean of the probabilities of all samples that were kept."),
     (

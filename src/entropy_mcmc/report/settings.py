@@ -16,6 +16,7 @@ from entropy_mcmc.report.run_data import RunData
 from entropy_mcmc.run.config import RunConfig, flatten, to_dict
 
 SHOWN: dict[str, Callable[[Any], str]] = {"method": method_name, "data.name": shown_name}
+USUAL = (("replicas", 1),)  # what goes without saying
 HIDDEN = ("run_dir", "output.", "compute.timeout")
 
 
@@ -40,7 +41,7 @@ def setup_section(run: RunData) -> Section:
     rows = [
         (words, SHOWN.get(name, written)(flat[name]), meaning)
         for name, words, meaning in SETTINGS
-        if flat.get(name) is not None
+        if flat.get(name) is not None and (name, flat[name]) not in USUAL
     ]
     problem = run.record.problem
     rows.append(("Parameters", f"{problem.get('parameters', 0):,}", "numbers that are sampled"))

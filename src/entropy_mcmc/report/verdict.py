@@ -62,11 +62,12 @@ def _sampled(run: RunData) -> str:
     chains = config.chains or 1
     many = f"{chains} chains" if chains > 1 else "one chain"
     rows = run.record.problem.get("rows", 0)
+    shared = f", with {config.replicas} replicas that share a guide" if config.replicas > 1 else ""
     networks = "one network was" if count == 1 else f"{count} networks ({kinds}) were"
     return (
         f"{method_name(run.method)} on {shown_name(config.data.name)}: from {rows:,} training rows "
         f"{networks} kept, each of {run.record.problem.get('parameters', 0):,} parameters, along "
-        f"{many} of {run.record.cycles} cycle{'s' if run.record.cycles > 1 else ''}."
+        f"{many} of {run.record.cycles} cycle{'s' if run.record.cycles > 1 else ''}{shared}."
     )
 
 

@@ -47,14 +47,17 @@ def baseline_config(config: RunConfig) -> RunConfig:
         config,
         method="sgd",
         chains=1,
+        replicas=1,
         roles=None,
         run_dir=str(Path(config.folder) / BASELINE),
         sampler=fresh.sampler,
     )
     epochs = config.schedule.epochs * (config.chains or 1)
+    strategy = config.compute.strategy
     return with_parts(
         replace(plain, schedule=fresh.schedule),
         schedule={"epochs": epochs},
+        compute={"strategy": "auto" if strategy == "replicas" else strategy},
         output={"baseline": "none"},
     )
 

@@ -52,12 +52,8 @@ def make_fabric(config: RunConfig) -> Any:
 def own_fabric(fabric: Any, config: RunConfig) -> Any:
     """The Fabric of a network: that of all processes, unless each process has one of its own."""
     strategy = config.compute.strategy
-    if strategy == "replicas" and fabric.world_size not in (1, config.replicas):
-        raise ConfigError(
-            f"replicas must be as many as the processes with compute.strategy='replicas', got "
-            f"replicas={config.replicas} on {fabric.world_size} processes; start one process, or "
-            f"{config.replicas}"
-        )
+    if strategy == "replicas":
+        check_replicas(config.replicas, fabric.world_size)
     if fabric.world_size == 1 or strategy not in ("chains", "replicas"):
         return fabric
     if config.compute.sync_batchnorm:
@@ -72,6 +68,17 @@ def own_fabric(fabric: Any, config: RunConfig) -> Any:
         accelerator=fabric.device.type,
         devices=1 if index is None else [index],
         precision=_precision(config.compute),
+    )
+
+
+def check_replicas(replicas: int, processes: int) -> None:
+    """Refuse processes that cannot have one replica each; one process has all of them."""
+    if processes in (1, replicas):
+        return
+    start = f"start {replicas} processes or one" if replicas > 1 else "leave compute.strategy out"
+    raise ConfigError(
+        f"replicas must be {processes} on {processes} processes with compute.strategy='replicas', "
+        f"which gives each its own, got replicas={replicas}; use --replicas {processes}, or {start}"
     )
 
 

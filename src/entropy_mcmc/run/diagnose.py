@@ -73,10 +73,9 @@ def diagnosis_of(run: Run) -> Diagnosis | None:
     )
 
 
-def _chain_of(sample: Sample) -> Any:
-    """The chain of a sample; replicas count as chains."""
-    chain, _ = sample.chain_and_step
-    return chain if sample.replica is None else (chain, sample.replica)
+def _chain_of(sample: Sample) -> int:
+    """The chain of a sample; `diagnose` tells the replicas of a chain apart."""
+    return sample.chain_and_step[0]
 
 
 def _claimed(run: Run) -> float | None:

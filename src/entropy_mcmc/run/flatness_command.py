@@ -44,6 +44,7 @@ def flatness_command(
 ) -> flatness.Comparison:
     """Compare runs of one model on one training set; writes a table, JSON and figures.
 
+    Measured are the last θ, of replicas the last one, and the last guide of each run.
     The Fisher diagonal and the local learning coefficient use all training rows as the network sees
     them without augmentation; the Hessian, the sharpness, the lines and the surface use a fixed
     random `subset`. The learning coefficient measures the weights relative to the root mean square
@@ -113,9 +114,10 @@ def _pairs(scene: _Scene, states: Mapping[str, State]) -> dict[str, Any]:
     lines = {}
     test = None if scene.test is None else _spaced(scene.test, scene.settings.test_rows)
     for name, state in states.items():
-        guide = states.get(f"{name.removesuffix(' theta')} guide")
-        if name.endswith(" theta") and guide is not None:
-            lines[name.removesuffix(" theta")] = flatness.interpolate_between(
+        who, theta, _ = name.rpartition(" theta")  # a replica has its number after it
+        guide = states.get(f"{who} guide")
+        if theta and guide is not None:
+            lines[who] = flatness.interpolate_between(
                 scene.model,
                 scene.loss,
                 scene.few,
@@ -154,8 +156,15 @@ def _surface(scene: _Scene, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _sample_name(run: Run, index: int) -> str:
+    """Role, step and replica of a sample: its place in the store."""
     sample = run.posterior.samples[index]
-    return f"{sample.role} {sample.step}"
+    return f"{sample.role} {sample.step}{_of_replica(run, index)}"
+
+
+def _of_replica(run: Run, index: int) -> str:
+    """Which replica a sample is; nothing where θ is the only one."""
+    replica = run.posterior.samples[index].replica
+    return "" if replica is None else f" (replica {replica + 1} of {run.record.config.replicas})"
 
 
 def _spaced(rows: Rows, count: int) -> Rows:
@@ -164,7 +173,7 @@ def _spaced(rows: Rows, count: int) -> Rows:
 
 
 def _states(run: Run, several: bool) -> dict[str, dict[str, Tensor]]:
-    """The newest sample of each role, under a name for the table."""
+    """The newest sample of each role, under a name for the table; of replicas it is the last."""
     roles = run.posterior.roles
     if not roles:
         raise StateError(f"{run.folder} has no samples yet; let the run reach its first one")
@@ -172,7 +181,10 @@ def _states(run: Run, several: bool) -> dict[str, dict[str, Tensor]]:
     method = (
         f"{run.folder.name}:{run.record.config.method}" if several else run.record.config.method
     )
-    return {f"{method} {role}": run.posterior[index] for role, index in last.items()}
+    return {
+        f"{method} {role}{_of_replica(run, index)}": run.posterior[index]
+        for role, index in last.items()
+    }
 
 
 def _check_same_problem(runs: Sequence[Run]) -> None:

@@ -122,7 +122,8 @@ def run(
         record = _extend(record, folder, fabric, more_cycles)
         if fabric.is_global_zero:
             if old is None and config.output.progress:
-                print(explain_settings(given, config, recipe), file=sys.stderr, flush=True)
+                told = explain_settings(given, config, recipe, length)
+                print(told, file=sys.stderr, flush=True)
             tell_size(folder, size, shown=config.output.progress)
         context = _context(record, folder, (acting, own), problem, network, module)
         context = run_all_chains(context, fabric)

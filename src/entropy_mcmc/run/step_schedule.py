@@ -26,7 +26,10 @@ def cycle_steps(config: RunConfig, steps_per_epoch: int) -> int:
 
 
 class Plan:
-    """What a sampler does at each step; nothing here has to be saved."""
+    """What a sampler does at each step; nothing here has to be saved.
+
+    A step of replicas is a round of them; `Cyclical` counts the calls that it takes.
+    """
 
     def __init__(self, config: RunConfig, sampler: Sampler, length: int, cycles: int) -> None:
         """`length` steps in each of `cycles` cycles, for a sampler as it was built."""
@@ -35,10 +38,11 @@ class Plan:
         assert schedule.samples_per_cycle is not None
         self.total = length * cycles
         self.sampler = sampler
+        self._calls = int(getattr(sampler, "calls_per_round", 1))
         self._rates = [float(group["lr"]) for group in sampler.param_groups]
         self._cyclical = schedules.Cyclical(
             sampler,
-            self.total,
+            self.total * self._calls,
             cycles,
             schedule.burn_in,
             schedule.samples_per_cycle,
@@ -47,11 +51,15 @@ class Plan:
             warm_up=schedule.warm_up or 0.0,
         )
         self._factor = _factor(config, self._cyclical, self.total)
-        self._cyclical.check_stability(self._factor)
+        self._cyclical.check_stability(lambda call: self._factor(call // self._calls))
+
+    def _call(self, step: int) -> int:
+        """The first call of the sampler in step number `step`."""
+        return step * self._calls
 
     def apply(self, step: int) -> None:
         """Give the sampler the lr, the noise and the η of step number `step`, from 0."""
-        factor, noisy = self._factor(step), self._cyclical.is_noisy(step)
+        factor, noisy = self._factor(step), self._cyclical.is_noisy(self._call(step))
         for group, rate in zip(self.sampler.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
             if "noise" in group:
@@ -59,21 +67,21 @@ class Plan:
             if "coupled" in group:
                 group["coupled"] = noisy or self._cyclical.coupled == "always"
         for group, start in zip(self.sampler.param_groups, self._cyclical.base_etas, strict=False):
-            group["eta"] = self._cyclical.eta(step, start)
+            group["eta"] = self._cyclical.eta(self._call(step), start)
 
     def is_due(self, step: int) -> bool:
         """Whether the state after step number `step` is a sample."""
-        return self._cyclical.is_due(step)
+        return self._cyclical.is_due(self._call(step + 1) - 1)
 
     def cycle(self, step: int) -> int:
         """Number of the step's cycle, from 0."""
-        return self._cyclical.cycle(step)
+        return self._cyclical.cycle(self._call(step))
 
 
 def _factor(config: RunConfig, cyclical: schedules.Cyclical, total: int) -> schedules.Schedule:
     """The ratio lr / peak lr as a function of the step."""
     if config.schedule.kind == "cyclical" and not METHODS[config.method].averages:
-        return cyclical.lr_factor
+        return lambda step: cyclical.lr_factor(step * cyclical.round_calls)
     return schedules.warmed(_cold_factor(config, cyclical, total), cyclical.warm_steps)
 
 

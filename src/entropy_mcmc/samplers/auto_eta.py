@@ -33,18 +33,21 @@ def first_choice(group: Mapping[str, Any]) -> Choice:
         reason = f"{steps:g} inner steps wide, {group['inner_steps']} of which are made"
     else:
         lr, steps = _rate("lr", group), units.UNKNOWN_HORIZON
-        reason = f"the guide averages over {steps:g} steps; Cyclical fits it to a cycle"
+        reason = f"the guide averages over {steps:g} {_turns(group)}; Cyclical fits it to a cycle"
     return Choice(_speed(group) * units.eta_of_horizon(steps, lr, num_data), reason)
 
 
 def planned_choice(group: Mapping[str, Any], cycle_steps: int, burn_in: float) -> Choice | None:
-    """η of a group whose cycles are known; None where it is settled already."""
+    """η of a group whose cycles are known; None where it is settled already.
+
+    A step of replicas is a round.
+    """
     if "inner_steps" in group or group["step"] or not group["lr"]:
         return None
     noise_from = burn_in if group["temperature"] else None
-    rounds = max(1, cycle_steps // _speed(group))  # a step is that of one replica
-    steps = units.auto_horizon(rounds, noise_from, group.get("momentum", 0.0))
-    reason = f"the guide averages over {steps:.3g} steps, {steps / rounds:.0%} of a cycle"
+    steps = units.auto_horizon(cycle_steps, noise_from, group.get("momentum", 0.0))
+    share = f"{steps / cycle_steps:.0%} of a cycle"
+    reason = f"the guide averages over {steps:.3g} {_turns(group)}, {share}"
     eta = units.eta_of_horizon(steps, group["lr"], group["num_data"])
     return Choice(_speed(group) * eta, reason)
 
@@ -53,6 +56,11 @@ def _speed(group: Mapping[str, Any]) -> int:
     """How many times as fast as one network its replicas move the guide."""
     speed: int = group.get("replicas", 1)
     return speed
+
+
+def _turns(group: Mapping[str, Any]) -> str:
+    """What the guide's horizon is counted in."""
+    return "steps" if _speed(group) == 1 else "rounds"
 
 
 def _rate(name: str, group: Mapping[str, Any]) -> float:

@@ -166,7 +166,10 @@ class Sampler(WithVariables):
         self._checked = self._watch = self._known = None
 
     def plan_cycle(self, steps: int, burn_in: float) -> None:
-        """Fit an η that is "auto" to cycles of `steps` steps; `Cyclical` calls it at the start."""
+        """Fit an η that is "auto" to cycles of `steps` steps; `Cyclical` calls it at the start.
+
+        Steps of replicas are rounds.
+        """
         for place, _ in self._chosen:
             choice = planned_choice(self.param_groups[place], steps, burn_in)
             if choice is not None:

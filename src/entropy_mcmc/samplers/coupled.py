@@ -137,10 +137,12 @@ class Guided(Replicated):
     def _check_coupling(self, group: Group) -> None:
         given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
         least, formula = least_eta(group), "lr/((1+momentum)·num_data)"
+        tightness = "lr/(eta·num_data)"
         remedy = 'a larger eta, a smaller lr, or guide_update="exact"'
         if group["replicas"] > 1:
             given += f", replicas={group['replicas']}, exchange_every={group['exchange_every']}"
             formula = f"(replicas+1)·exchange_every/2·{formula}"
+            tightness = f"(replicas+1)·exchange_every/2·{tightness}"
             remedy = "a larger eta, a smaller lr, or fewer replicas"
         if group["eta"] <= least:
             raise ConfigError(
@@ -152,7 +154,7 @@ class Guided(Replicated):
         if hot and not self._warned:
             self._warned = True
             warnings.warn(
-                f"lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
+                f"{tightness} = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
                 f"around each other and the chain is hotter than T ({given}); use {remedy}",
                 UserWarning,
                 stacklevel=2,

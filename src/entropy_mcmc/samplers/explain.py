@@ -32,9 +32,11 @@ class GroupExplanation:
     target: str
     eta: float | None = None
     eta_reason: str = ""
+    replicas: int = 1
 
     def rows(self) -> list[tuple[str, str]]:
         """Label and value of each line of the table."""
+        turns = "steps" if self.replicas == 1 else "rounds"
         rows = [
             ("parameters", f"{self.size:,}"),
             ("rule", self.rule),
@@ -44,7 +46,7 @@ class GroupExplanation:
             ("coupling per step", _number(self.coupling, "no guide")),
             ("noise per step", _number(self.noise)),
             ("stability: lr/(ηN) of its limit", _number(self.margin, "no coupling")),
-            ("guide averages over, steps", _number(self.horizon, "no guide")),
+            (f"guide averages over, {turns}", _number(self.horizon, "no guide")),
         ]
         if self.eta is not None:
             reason = f" (auto: {self.eta_reason})" if self.eta_reason else ""
@@ -105,6 +107,7 @@ def _explain_group(sampler: Sampler, group: dict[str, Any], reason: str) -> Grou
         target=sampler.target(group),
         eta=group.get("eta"),
         eta_reason=reason,
+        replicas=group.get("replicas", 1),
     )
 
 

@@ -2,7 +2,9 @@
 
 The sum of θ_i−θ_a over the processes is all that a round needs. A replica of another process is
 broadcast when it is asked for, and `state_dict` gathers all, so that a checkpoint is that of one
-process; each process takes its own replica from it.
+process; each process takes its own replica from it. Where the guide does not move in every round,
+it also has the pulls that each process keeps for the next exchange: their sum would do, but not to
+the last bit.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ class SpreadReplicas(Sampler):
     def num_replicas(self) -> int:
         """Number y of replicas."""
         return int(self.param_groups[0]["replicas"])
+
+    @property
+    def calls_per_round(self) -> int:
+        """Calls of `step` until every replica has moved: one where each process has its own."""
+        return 1 if self._ranks is not None else self.num_replicas
 
     @property
     def current_replica(self) -> int:
@@ -65,6 +72,10 @@ class SpreadReplicas(Sampler):
         super().load_state_dict(state_dict)
         if self._ranks is not None:
             self._take_own()
+            return
+        for state in [self.state[p] for p in self._with(_pull(0))]:
+            for number in range(self.num_replicas):
+                state.pop(_pull(number), None)
 
     def _with(self, name: str) -> list[Tensor]:
         """Parameters beside which a variable is kept."""
@@ -96,6 +107,7 @@ class SpreadReplicas(Sampler):
     def _gathered(self) -> Iterator[None]:
         """Inside the block `state` holds all replicas, as it does in one process."""
         own = {p: dict(self.state[p]) for p in self._with("guide")}
+        waiting = any(group["exchange_every"] > 1 for group in self.param_groups)
         for p, state in own.items():
             moving = [name for name in state if name.startswith("velocity_")]
             self.state[p] = {n: v for n, v in state.items() if n not in (*moving, "master")}
@@ -106,6 +118,10 @@ class SpreadReplicas(Sampler):
                     self.state[p][key] = self._broadcast(state[name], number)
             if "master" in state:
                 self.state[p]["master"] = self.state[p][slot(0)].clone()
+            if waiting:
+                pulls = [self._broadcast(state["pull"], i) for i in range(self.num_replicas)]
+                self.state[p] |= {_pull(number): pull for number, pull in enumerate(pulls)}
+                self.state[p]["pull"] = torch.stack(pulls).sum(0)
         try:
             yield
         finally:
@@ -119,7 +135,11 @@ class SpreadReplicas(Sampler):
             state = self.state[p]
             self._theta(p).copy_(state[slot(own)])
             self._publish([p])
-            others = [slot(number) for number in range(self.num_replicas)]
+            if _pull(own) in state:
+                state["pull"] = state[_pull(own)]
+            elif own:  # the sum of all is the first process' to keep
+                state["pull"] = torch.zeros_like(state["pull"])
+            others = [name(number) for number in range(self.num_replicas) for name in (slot, _pull)]
             others += [variable_of("velocity", i) for i in range(self.num_replicas) if i != own]
             for name in others:
                 state.pop(name, None)
@@ -136,6 +156,11 @@ def sum_over(ranks: Any, tensors: list[Tensor]) -> None:
 def slot(number: int) -> str:
     """Name under which θ of a replica is kept."""
     return variable_of("theta", number)
+
+
+def _pull(number: int) -> str:
+    """Name under which the pull of a process is saved."""
+    return variable_of("pull", number)
 
 
 def variable_of(variable: str, number: int) -> str:

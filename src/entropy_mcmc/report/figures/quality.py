@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from entropy_mcmc.evaluation import calibration_bins
+from entropy_mcmc.posterior.manifest import Sample
 from entropy_mcmc.report.figures.chart import Frame, Marks, Series, chart
 from entropy_mcmc.report.figures.svg import Axis, number, percent, share_tick, spanning
 from entropy_mcmc.report.html import Figure, Table
@@ -29,12 +30,13 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
     alone = [one.scores[metric] for one in singles(run.predicted)]
     entries = list(zip(run.samples, run.predicted.roles, alone, strict=False))
     steps = sorted({sample.step for sample, _, _ in entries})
+    count = run.record.config.replicas
     series = []
     for slot, role in enumerate(r for r in SYMBOLS if r in run.predicted.roles):
         own = [(steps.index(s.step) + 1.0, v, s) for s, r, v in entries if r == role]
         tips = [
-            f"{SYMBOLS[role]}, cycle {(s.cycle or 0) + 1}, step {s.chain_and_step[1]:,}: "
-            f"{_write(metric)(v)}"
+            f"{SYMBOLS[role]}{_of_replica(s, count)}, cycle {(s.cycle or 0) + 1}, step "
+            f"{s.chain_and_step[1]:,}: {_write(metric)(v)}"
             for _, v, s in own
         ]
         name = f"one sample of {SYMBOLS[role]}"
@@ -55,9 +57,10 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
     words += f"{_write(metric)(max(alone))}; " + "; ".join(
         f"{m.name} {_write(metric)(m.scores[metric])}" for m in lines
     )
+    names = [SYMBOLS[role] + _of_replica(sample, count) for sample, role, _ in entries]
     rows = [
-        [i + 1, SYMBOLS[r], (s.cycle or 0) + 1, s.chain_and_step[1], _write(metric)(v)]
-        for i, (s, r, v) in enumerate(entries)
+        [i + 1, name, (s.cycle or 0) + 1, s.chain_and_step[1], _write(metric)(v)]
+        for i, (name, (s, _, v)) in enumerate(zip(names, entries, strict=True))
     ]
     return Figure(
         f"{short} of single samples and of their average",
@@ -67,6 +70,11 @@ def samples_figure(run: RunData, scored: Sequence[Member], metric: str) -> Figur
         Table(f"{short} by sample", ["sample", "variable", "cycle", "step", short], rows),
         series,
     )
+
+
+def _of_replica(sample: Sample, count: int) -> str:
+    """Which replica a sample is, for the reader; nothing where θ is the only one."""
+    return "" if sample.replica is None else f", replica {sample.replica + 1} of {count}"
 
 
 def _write(metric: str) -> Callable[[float], str]:
