@@ -1,4 +1,4 @@
-"""The page docs/replicas.md: tables of means over seeds, and paired differences."""
+"""The page docs/replicas.md: the verdict, tables of means over seeds, and paired differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tournament import stats
+from replicated import verdicts
+from replicated.verdicts import Values
 
 INTRO = """\
 # Replicas at equal gradients
@@ -20,14 +21,22 @@ chains, an ensemble, SAM and a moving average of weights, all with the same numb
 the settings of the [tournament](tournament.md): y = 1 is its EMCMC. During burn-in one network
 learns by SGD; the replicas start from it and share the gradients that are left. Eight networks are
 kept, whatever y.
-
+"""
+RULE = """\
+Decided by NLL on test rows: paired differences over the seeds that both have, Student's t, p < 0.05
+after Holm's correction over the comparisons of the task; that something is at most {margin:g} nats
+worse is the bound of a one-sided 95 % interval. Fewer than {enough} seeds decide nothing. In
+brackets: NLL minus that of the rival, negative if replicas are better.
+"""
+METHOD = """\
 NLL, ECE and accuracy are on test rows, AUROC is that of telling rows of other data sets by their
 predictive entropy. λ_max is the largest eigenvalue of the Hessian on 512 training rows; LLC is the
 [local learning coefficient](flatness.md) on all training rows (γ = {gamma:g} in units of each
 tensor's size; 2 chains of 200 steps). For an average they are those of one of its networks. Each
 number is a mean over seeds with its standard error. On `cifar` λ_max has 256 rows and LLC 100
 steps, of the seeds whose networks were at hand, since a gradient there costs a hundred times as
-much.
+much. (n‡): for n of the seeds the estimate of LLC is not trustworthy by its own check (its chains
+have not mixed, R-hat above 1.05). {untrusted}
 
 Made by `benchmarks/replicas.py` (`run`, then `render`) from `results/replicas`,
 `results/tournament` and `results/laptop/runs`.
@@ -53,36 +62,68 @@ SINGLE = {
     "EMA of SGD": ("EMA", THERE, "", "SGD", "ema"),
     "SAM": ("SAM", THERE, "", "SAM", "theta"),
 }
-COMPARED = {
-    "y = 4": ("y = 1 (EMCMC)", "EMCMC ×4", "ensemble of 4", "SAM"),
-    "guide, y = 4": ("guide, y = 1", "EMA of SGD", "SAM", "SGD"),
-}
+OPTIONAL = ("y = 4, coupled always",)  # rows that no plan asks for
 PLANNED, PLANNED_SEEDS = ("fashion-mlp", "cifar"), 5
-Values = dict[int, dict[str, float]]  # by seed, by measure
 
 
 def page(results: Path, others: Sequence[Path], gamma: float) -> str:
     """The whole page; `others` are folders of scores that were made elsewhere."""
-    lines = [INTRO.format(gamma=gamma)]
     folders = sorted(path for path in results.iterdir() if path.is_dir())
-    lines += [state({folder.name: len(seeds_of(folder)) for folder in folders}), ""]
-    for folder in folders:
-        rows = {
-            label: values(folder, [other / folder.name for other in others], *spec)
-            for label, spec in {**AVERAGES, **SINGLE}.items()
-        }
-        rows = {label: by_seed for label, by_seed in rows.items() if by_seed}
-        lines += [f"## {folder.name}", "", *table(rows), "", *differences(rows), ""]
+    tasks = {folder.name: rows_of(folder, others) for folder in folders}
+    made = {name: verdicts.comparisons(rows) for name, rows in tasks.items()}
+    lines = [INTRO, "## Does it pay?", ""]
+    lines += [verdicts.verdict(name, compared) for name, compared in made.items()]
+    lines += ["", RULE.format(margin=verdicts.MARGIN, enough=verdicts.ENOUGH)]
+    lines += [state(tasks), "", "## How it was measured", ""]
+    lines += [METHOD.format(gamma=gamma, untrusted=untrusted(folders))]
+    for name, rows in tasks.items():
+        lines += [f"## {name}", "", *table(rows), "", *verdicts.differences(made[name]), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def state(seeds: Mapping[str, int]) -> str:
-    """What has been run of what was planned."""
-    parts = [f"{task}: {seeds.get(task, 0)} of {PLANNED_SEEDS} seeds" for task in PLANNED]
+def rows_of(folder: Path, others: Sequence[Path]) -> dict[str, Values]:
+    """Rows of a task that have results."""
+    rows = {
+        label: values(folder, [other / folder.name for other in others], *spec)
+        for label, spec in {**AVERAGES, **SINGLE}.items()
+    }
+    return {label: by_seed for label, by_seed in rows.items() if by_seed}
+
+
+def state(tasks: Mapping[str, Mapping[str, Values]]) -> str:
+    """What has been run of what was planned: the fewest seeds of a row, and rows that lack some."""
+    parts = [state_of(task, tasks.get(task, {})) for task in PLANNED]
     text = f"**What has been run** ({'; '.join(parts)})."
-    if all(seeds.get(task, 0) >= PLANNED_SEEDS for task in PLANNED):
+    if all(not short(tasks.get(task, {})) for task in PLANNED):
         return text
-    return f"{text} Differences of single seeds decide nothing; `run` goes on where it stopped."
+    return f"{text} `run` and `emcmc reproduce` go on where they stopped."
+
+
+def state_of(task: str, rows: Mapping[str, Values]) -> str:
+    """One task's part of it."""
+    missing = short(rows)
+    fewest = min(missing.values(), default=PLANNED_SEEDS)
+    text = f"{task}: {fewest} of {PLANNED_SEEDS} seeds in every row"
+    by_count = [
+        f"{count} of {verdicts.joined([label for label, n in missing.items() if n == count])}"
+        for count in sorted(set(missing.values()))
+    ]
+    return text + (f": {', '.join(by_count)}" if rows and missing else "")
+
+
+def short(rows: Mapping[str, Values]) -> dict[str, int]:
+    """Planned rows with too few seeds, and how many they have."""
+    counts = {label: len(rows.get(label, {})) for label in (*AVERAGES, *SINGLE)}
+    planned = {label: count for label, count in counts.items() if label not in OPTIONAL}
+    return {label: count for label, count in planned.items() if count < PLANNED_SEEDS}
+
+
+def untrusted(folders: Sequence[Path]) -> str:
+    """How many estimates of LLC speak against themselves, of all networks measured."""
+    files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
+    records = [record for file in files if (record := read(file)) is not None]
+    notes = [network.get("notes") for r in records for network in r["flatness"].values()]
+    return f"Such are {sum(map(bool, notes))} of the {len(notes)} estimates."
 
 
 def values(
@@ -112,6 +153,7 @@ def values(
         if flatness is not None:
             by_seed[seed]["top"] = flatness["largest_eigenvalue"]
             by_seed[seed]["llc"] = flatness["learning_coefficient"]
+            by_seed[seed]["llc-untrusted"] = float(bool(flatness.get("notes")))
     return by_seed
 
 
@@ -139,6 +181,7 @@ def table(rows: Mapping[str, Values]) -> list[str]:
     lines.append("|---|" + "---|" * (len(MEASURES) + 3))
     for label, by_seed in rows.items():
         cells = [mean(by_seed, name) for name in (*MEASURES, "top", "llc")]
+        cells[-1] += mark(by_seed)
         kind = "one network: " if label in SINGLE else ""
         lines.append(f"| {kind}{label} | {' | '.join(cells)} | {len(by_seed)} |")
     return lines
@@ -154,20 +197,7 @@ def mean(by_seed: Values, name: str) -> str:
     return f"{np.mean(numbers):.4g} ± {np.std(numbers, ddof=1) / len(numbers) ** 0.5:.2g}"
 
 
-def differences(rows: Mapping[str, Values]) -> list[str]:
-    """Paired differences in NLL with 95 % intervals; bold where 0 lies outside."""
-    lines = [
-        "Differences in NLL over the same seeds, with 95 % intervals (bold: 0 is outside):",
-        "",
-    ]
-    for ours, rivals in COMPARED.items():
-        for theirs in rivals:
-            shared = sorted(set(rows.get(ours, {})) & set(rows.get(theirs, {})))
-            if len(shared) < 2:
-                continue
-            pair = [[rows[label][seed]["nll"] for seed in shared] for label in (ours, theirs)]
-            d = stats.paired(*pair)
-            text = f"{d.mean:+.4f} ({d.low:+.4f} to {d.high:+.4f})"
-            text = f"**{text}**" if d.low > 0 or d.high < 0 else text
-            lines.append(f"- {ours} minus {theirs}: {text}, {len(shared)} seeds")
-    return lines if len(lines) > 2 else []
+def mark(by_seed: Values) -> str:
+    """How many of a row's estimates of LLC are not trustworthy."""
+    count = int(sum(row.get("llc-untrusted", 0) for row in by_seed.values()))
+    return f" ({count}‡)" if count else ""
