@@ -28,13 +28,19 @@ HIGHER_IS_BETTER = ("accuracy", "auroc")
 
 @dataclass(frozen=True)
 class Claim:
-    """`ours` is better than `theirs` in a measure.
+    """`ours` is better than `theirs` in a measure, or alike.
 
     Attributes:
         text: The claim in words.
         ours, theirs: Labels of the results.
         measure: One of `NAMES`.
         paper: What the paper has for it, in words; empty if nothing.
+        source: "paper", or "ours" where the claim goes beyond it.
+        alike: Whether the claim is that they are alike.
+        limit: What limits its verdict.
+        family: Claims of one measure and family share Holm's correction.
+        margin: Within which two are alike; None takes that of the measure.
+        short: What it is about beside the item's other claims, in a word or two.
     """
 
     text: str
@@ -42,6 +48,17 @@ class Claim:
     theirs: str
     measure: str = "nll"
     paper: str = ""
+    source: str = "paper"
+    alike: bool = False
+    limit: str = ""
+    family: str = ""
+    margin: float | None = None
+    short: str = ""
+
+    @property
+    def equal_within(self) -> float:
+        """The margin that counts."""
+        return MARGINS[self.measure] if self.margin is None else self.margin
 
 
 @dataclass(frozen=True)
@@ -53,14 +70,23 @@ class _Measured:
 
 
 def verdicts(claims: Sequence[Claim], results: Results) -> list[Verdict]:
-    """All claims of an item, NLL first; Holm's correction over those of one measure."""
+    """All claims of an item, NLL first; Holm's correction over those of a measure and family."""
     made: list[Verdict] = []
     for measure in NAMES:
-        family = [c for c in claims if c.measure == measure]
-        measured = [found for c in family if (found := _measured(c, results)) is not None]
-        adjusted = stats.holm([m.gain.p for m in measured]).tolist() if measured else []
+        measured = [m for c in claims if c.measure == measure and (m := _measured(c, results))]
+        adjusted = _adjusted(measured)
         made += [_verdict(m, p) for m, p in zip(measured, adjusted, strict=True)]
     return made
+
+
+def _adjusted(measured: Sequence[_Measured]) -> list[float]:
+    """P values after Holm's correction within each family."""
+    adjusted = [0.0] * len(measured)
+    for family in {m.claim.family for m in measured}:
+        places = [i for i, m in enumerate(measured) if m.claim.family == family]
+        for i, p in zip(places, stats.holm([measured[i].gain.p for i in places]), strict=True):
+            adjusted[i] = float(p)
+    return adjusted
 
 
 def _measured(claim: Claim, results: Results) -> _Measured | None:
@@ -74,25 +100,50 @@ def _measured(claim: Claim, results: Results) -> _Measured | None:
 
 
 def decision(gain: stats.Difference, adjusted_p: float, margin: float) -> str:
-    """By the protocol; the 90 % interval decides whether two are alike.
+    """Whether ours is better, by the protocol; the 90 % interval decides whether two are alike.
 
     >>> decision(stats.paired([3.0, 3.1, 3.2], [1.0, 1.0, 1.0]), 0.01, 0.1)
     'holds'
     """
     if adjusted_p < stats.LEVEL:
         return HOLDS if gain.mean > 0 else FAILS
+    return ALIKE if _within(gain, margin) else UNDECIDED
+
+
+def equivalence(gain: stats.Difference, margin: float) -> str:
+    """Whether two are alike: the 90 % interval within the margin, or the 95 % interval outside.
+
+    >>> equivalence(stats.paired([1.00, 1.01, 1.02], [1.0, 1.0, 1.0]), 0.1)
+    'holds'
+    """
+    if _within(gain, margin):
+        return HOLDS
+    return FAILS if gain.low > margin or gain.high < -margin else UNDECIDED
+
+
+def _within(gain: stats.Difference, margin: float) -> bool:
     lower = 2 * gain.mean - gain.upper
-    return ALIKE if -margin < lower and gain.upper < margin else UNDECIDED
+    return -margin < lower and gain.upper < margin
 
 
 def _verdict(found: _Measured, adjusted_p: float) -> Verdict:
     gain, claim = found.gain, found.claim
-    decided = decision(gain, adjusted_p, MARGINS[claim.measure])
+    margin = claim.equal_within
+    decided = equivalence(gain, margin) if claim.alike else decision(gain, adjusted_p, margin)
     way = "better" if gain.mean >= 0 else "worse"
     left_out = f", {found.alone} without a partner" if found.alone else ""
-    measured = (
+    chance = f"margin {margin:g}" if claim.alike else f"Holm p {adjusted_p:.2g}"
+    return Verdict(
+        claim.text,
         f"{NAMES[claim.measure]} {way} by {abs(gain.mean):.4f} (95 % {gain.low:+.4f} to "
-        f"{gain.high:+.4f}, Holm p {adjusted_p:.2g}, {found.seeds} seeds{left_out})"
+        f"{gain.high:+.4f}, {chance}, {found.seeds} seeds{left_out})",
+        decided,
+        claim.measure,
+        [gain.mean, gain.low, gain.high],
+        claim.paper,
+        claim.source,
+        claim.limit,
+        margin,
+        [claim.ours, claim.theirs],
+        claim.short or claim.text,
     )
-    effect = [gain.mean, gain.low, gain.high]
-    return Verdict(claim.text, measured, decided, claim.measure, effect, claim.paper)

@@ -1,7 +1,8 @@
-"""The summary's picture: effects of the second edition on NLL, with intervals.
+"""The summary's picture: effects with intervals, the paper's beside ours in the same unit.
 
-Above, one panel for each comparison of methods on pictures; below, the other items, of an item with
-many claims the largest and the smallest effect. All claims are in the items' tables.
+Above, a panel for each comparison on pictures: EMCMC against its main rivals in NLL. Below, what
+the paper says of accuracy elsewhere; of an item with many claims the largest and the smallest
+effect. All claims are in the items' tables.
 """
 
 from __future__ import annotations
@@ -10,36 +11,71 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from entropy_mcmc_reproduction.claims import MARGINS
 from entropy_mcmc_reproduction.figure import blank, save
-from entropy_mcmc_reproduction.picture_table import PICTURES
+from entropy_mcmc_reproduction.picture_table import BETTER, FOUR, MAIN, PICTURES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS
 
-FIGURE, MEASURE = "effects", "nll"
+FIGURE = "effects"
 COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", ALIKE: "#0072B2"}  # the rest is grey
 GREY = "#777777"
-COLUMNS, WIDTH, LINE = 4, 9.0, 0.2  # panels in a row; inches of the figure and of a claim
+COLUMNS, WIDTH, LINE = 4, 9.0, 0.19  # panels in a row; inches of the figure and of a claim
+LINEAR = 0.5  # points of accuracy below which the lower panel is linear
 Outcomes = dict[str, dict[str, Any]]
 
 
 class Row(NamedTuple):
-    """One claim: its item and text, gain with interval, decision, and what the paper has."""
+    """One claim: item, text, gain with interval, the paper's gain, decision and margin."""
 
     item: str
     text: str
     effect: list[float]
+    paper: float | None
     decision: str
-    paper: str
+    margin: float
 
 
-def rows(found: Outcomes) -> list[Row]:
-    """The claims on NLL that have an effect."""
+def comparisons(found: Outcomes) -> list[Row]:
+    """EMCMC against its main rivals in NLL, and four chains against the ensemble."""
+    made = []
+    for name, verdict in _with_effect(found, "nll"):
+        ours, _, rival = verdict["claim"].replace(", augmented", "").partition(BETTER)
+        if name in PICTURES and (ours, rival) in LABELS:
+            made.append(_row(name, LABELS[ours, rival], verdict))
+    return made
+
+
+LABELS = {
+    **{("EMCMC", rival): rival for rival in MAIN},
+    (FOUR, "ensemble 4"): "4 chains − ensemble 4",
+}
+
+
+def claimed(found: Outcomes) -> list[Row]:
+    """Claims of the paper on accuracy in other items, in points: at most two of each item."""
+    by_item: dict[str, list[Row]] = {}
+    for name, verdict in _with_effect(found, "accuracy"):
+        if name not in PICTURES and paper_gain(verdict.get("paper", "")) is not None:
+            row = _row(name, verdict["claim"], verdict)
+            by_item.setdefault(name, []).append(_in_points(row))
+    return [row for some in by_item.values() for row in outer(some)]
+
+
+def _with_effect(found: Outcomes, measure: str) -> list[tuple[str, dict[str, Any]]]:
     return [
-        Row(name, v["claim"], v["effect"], v["decision"], v.get("paper", ""))
+        (name, verdict)
         for name, outcome in found.items()
-        for v in outcome["verdicts"]
-        if v.get("effect") and v.get("measure") == MEASURE
+        for verdict in outcome["verdicts"]
+        if verdict.get("effect") and verdict.get("measure") == measure
     ]
+
+
+def _row(name: str, text: str, verdict: dict[str, Any]) -> Row:
+    paper, margin = paper_gain(verdict.get("paper", "")), verdict.get("margin") or 0.0
+    return Row(name, text, verdict["effect"], paper, verdict["decision"], margin)
+
+
+def _in_points(row: Row) -> Row:
+    return row._replace(effect=[100 * value for value in row.effect], margin=100 * row.margin)
 
 
 def outer(some: list[Row]) -> list[Row]:
@@ -49,91 +85,90 @@ def outer(some: list[Row]) -> list[Row]:
 
 
 def paper_gain(text: str) -> float | None:
-    """The paper's gain where it has two values of the NLL, ours first.
+    """The paper's gain: in NLL, where less is better, or in points of accuracy.
 
-    >>> round(paper_gain("0.162 against 0.205"), 3), paper_gain("accuracy 95 against 94 %")
-    (0.043, None)
+    >>> round(paper_gain("0.162 against 0.205"), 3)
+    0.043
+    >>> round(paper_gain("accuracy 95.1 against 94.6 %"), 3), paper_gain("faster")
+    (0.5, None)
     """
-    pair = re.fullmatch(r"([\d.]+) against ([\d.]+)", text)
-    return float(pair[2]) - float(pair[1]) if pair else None
+    pair = re.fullmatch(r"(accuracy )?([\d.]+) against ([\d.]+)( %)?", text)
+    if not pair:
+        return None
+    gain = float(pair[3]) - float(pair[2])
+    return -gain if pair[1] else gain
+
+
+def is_shown(found: Outcomes) -> bool:
+    """Whether there is an effect to draw."""
+    return bool(comparisons(found) or claimed(found))
 
 
 def draw_all(found: Outcomes, folder: Path) -> None:
     """Draw the picture if there is an effect to show."""
-    if rows(found):
+    if is_shown(found):
         draw(found, folder / f"{FIGURE}.png")
 
 
 def draw(found: Outcomes, path: Path) -> None:
-    """Gains with 95 % intervals, positive in favour of the claim; the margin in grey."""
+    """Gains with 95 % intervals, positive in favour of EMCMC or the claim; margins in grey."""
     by_item: dict[str, list[Row]] = {}
-    for row in rows(found):
+    for row in comparisons(found):
         by_item.setdefault(row.item, []).append(row)
-    grids = _in_rows([name for name in by_item if name in PICTURES], COLUMNS)
-    labels = [_texts(names, by_item) for names in grids]
-    rest = [row for name, some in by_item.items() if name not in PICTURES for row in outer(some)]
-    lines = [*map(len, labels), *([len(rest)] if rest else [])]
-    figure, parts = _parts([LINE * count + 0.9 for count in lines])
-    for part, names, texts in zip(parts, grids, labels, strict=False):
-        axes = part.subplots(1, len(names), sharey=True, squeeze=False)[0]
-        for axis, name in zip(axes, names, strict=True):
-            places = [texts.index(row.text) for row in by_item[name]]
+    names, rest = list(by_item), claimed(found)
+    grids = [names[i : i + COLUMNS] for i in range(0, len(names), COLUMNS)]
+    labels = list(LABELS.values())
+    heights = [LINE * len(labels) + 0.75 for _ in grids]
+    heights += [LINE * len(rest) + 0.75] if rest else []
+    figure = blank(WIDTH, sum(heights) + 0.3)
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, some in zip(parts, grids, strict=False):
+        axes = part.subplots(1, COLUMNS, sharey=True, squeeze=False)[0]
+        for axis, name in zip(axes, some, strict=False):
+            places = [labels.index(row.text) for row in by_item[name]]
             _forest(axis, by_item[name], places, name)
-        axes[0].set_yticks(range(len(texts)), texts, fontsize=7)
-        axes[0].set_ylim(len(texts) - 0.5, -0.5)
+            axis.set_xlabel("gain in NLL, nats", fontsize=7)
+        for axis in axes[len(some) :]:
+            axis.set_visible(False)
+        _name_rows(axes[0], labels)
     if rest:
         axis = parts[-1].subplots()
-        _forest(axis, rest, list(range(len(rest))), "other items: largest and smallest effect")
-        axis.set_xscale("symlog", linthresh=MARGINS[MEASURE])  # effects differ by a thousand
-        axis.set_xlabel("gain in NLL, nats (linear within the margin)", fontsize=7)
-        axis.set_yticks(range(len(rest)), [f"{r.item}: {r.text}" for r in rest], fontsize=7)
-        axis.set_ylim(len(rest) - 0.5, -0.5)
-        for place, row in enumerate(rest):
-            where = {"transform": axis.get_yaxis_transform(), "fontsize": 6, "va": "center"}
-            axis.text(1.01, place, row.paper and f"paper: {row.paper}", **where)
+        title = "the paper's claims on accuracy: largest and smallest effect of each item"
+        _forest(axis, rest, list(range(len(rest))), title)
+        axis.set_xscale("symlog", linthresh=LINEAR)  # effects differ by a hundred
+        axis.set_xlabel("gain in accuracy, points (linear up to ±0.5)", fontsize=7)
+        _name_rows(axis, [f"{row.item}: {row.text}" for row in rest])
     _legend(figure)
     save(figure, path)
 
 
-def _texts(names: list[str], by_item: dict[str, list[Row]]) -> list[str]:
-    """The claims of some comparisons that have an effect, in the order of their tables."""
-    seen = {row.text for name in names for row in by_item[name]}
-    listed = dict.fromkeys(text for name in names for text, _, _ in PICTURES[name].claims)
-    return [text for text in listed if text in seen]
-
-
-def _in_rows(names: list[str], columns: int) -> list[list[str]]:
-    return [names[i : i + columns] for i in range(0, len(names), columns)]
-
-
-def _parts(heights: list[float]) -> tuple[Any, list[Any]]:
-    """A figure, and its parts one below the other."""
-    figure = blank(WIDTH, sum(heights) + 0.3)
-    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
-    return figure, list(parts[:, 0])
+def _name_rows(axis: Any, names: list[str]) -> None:
+    axis.set_yticks(range(len(names)), names, fontsize=7)
+    axis.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _forest(axis: Any, some: list[Row], places: list[int], title: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
-    axis.axvspan(-MARGINS[MEASURE], MARGINS[MEASURE], color="#eeeeee")
+    axis.axvspan(-some[0].margin, some[0].margin, color="#eeeeee")
     axis.axvline(0, color="grey", lw=0.8)
     for row, place in zip(some, places, strict=True):
         mean, low, high = row.effect
         colour = COLOURS.get(row.decision, GREY)
         axis.plot([low, high], [place, place], color=colour)
         axis.plot(mean, place, "o", ms=4, color=colour)
-        if (paper := paper_gain(row.paper)) is not None:
-            axis.plot(paper, place, "x", ms=5, color="black")
+        if row.paper is not None:
+            axis.plot(row.paper, place, "x", ms=5, color="black")
     axis.set_title(title, fontsize=8)
     axis.tick_params(labelsize=7)
-    axis.locator_params(axis="x", nbins=4)
-    axis.set_xlabel("gain in NLL, nats", fontsize=7)
+    if len(some) > 1:
+        axis.locator_params(axis="x", nbins=4)
 
 
 def _legend(figure: Any) -> None:
     from matplotlib.lines import Line2D
 
-    colours = {**COLOURS, "not decided": GREY}
+    words = {HOLDS: "better", FAILS: "worse", ALIKE: "alike within the grey margin"}
+    colours = {**{words[kind]: colour for kind, colour in COLOURS.items()}, "not decided": GREY}
     handles = [Line2D([], [], color=c, marker="o", ms=4, label=name) for name, c in colours.items()]
     handles.append(Line2D([], [], color="black", marker="x", ls="", ms=5, label="the paper's gain"))
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=7, frameon=False)

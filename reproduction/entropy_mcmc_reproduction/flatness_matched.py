@@ -182,4 +182,5 @@ ITEM = Item(
     "Fig. 4, by another measure",
     jobs,
     flatness_view.show,
+    says="EMCMC finds flatter basins than SGD",
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from entropy_mcmc_reproduction.claims import Claim, verdicts
 from entropy_mcmc_reproduction.items import Outcome, Results, Verdict
+from entropy_mcmc_reproduction.seeds import by_seed
 from entropy_mcmc_reproduction.text import number, significant
 
 METHODS = ("SGD", "SAM", "SGHMC", "EMCMC")
@@ -22,6 +23,7 @@ MEASURES = {  # all but the first as logarithms
     "fisher": "trace of the Fisher",
     "llc": "LLC",
 }
+LIMITS = {"SGD": "taken before the end of its run, where lr limits λ_max: this favours SGD"}
 FARTHEST = math.log(1.25)  # a ratio of training NLLs beyond which two networks are not matched
 COLUMNS = ["network", "seeds", "step", "training NLL", "of the last", *MEASURES.values()]
 
@@ -49,7 +51,7 @@ def matched(results: Results) -> dict[str, dict[str, Any]]:
 
 
 def _of(found: Mapping[str, dict[str, Any]], role: str) -> list[dict[str, Any]]:
-    return [values for name, values in found.items() if name.rpartition("-")[0] == role]
+    return list(by_seed(found, role).values())
 
 
 def _row(role: str, found: Mapping[str, dict[str, Any]]) -> list[str]:
@@ -73,7 +75,15 @@ def _verdicts(found: Mapping[str, dict[str, Any]]) -> list[Verdict]:
         known = {n: values for n, values in found.items() if measure in values["measures"]}
         way = "predicts better" if measure == "nll" else f"is flatter, by {what},"
         claims = [
-            Claim(f"{ROLES[ours]} {way} than {rival} at equal training NLL", ours, rival, measure)
+            Claim(
+                f"{ROLES[ours]} {way} than {rival} at equal training NLL",
+                ours,
+                rival,
+                measure,
+                source="paper" if rival == "SGD" and measure != "nll" else "ours",
+                limit=LIMITS.get(rival, ""),
+                short=f"{ROLES[ours].removeprefix('EMCMC, ')} by {what}",
+            )
             for ours in (OURS, GUIDE)
             for rival in METHODS
             if rival != OURS

@@ -11,16 +11,17 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction.items import item
-from entropy_mcmc_reproduction.page import DECISIONS, outcomes
-from entropy_mcmc_reproduction.picture_table import BETTER
+from entropy_mcmc_reproduction.page import DECISIONS, first, outcomes
+from entropy_mcmc_reproduction.picture_table import BETTER, PICTURES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 from tournament.table import markdown
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
-ITEMS = ("cifar", "fashion-mlp", "fashion-cnn")  # comparisons of methods on pictures
+TABLES = ("cifar", "fashion-mlp", "fashion-cnn")  # of pictures, folded
+REGRESSION = "regression"
 WORDS = {
     HOLDS: "better than {}",
-    ALIKE: "alike within 0.01 nats: {}",
+    ALIKE: "alike within the margin: {}",
     FAILS: "worse than {}",
     UNDECIDED: "not decided: {}",
 }
@@ -45,21 +46,37 @@ def placed(text: str, results: Path, size: str) -> str:
 
 
 def part(found: dict[str, dict[str, Any]]) -> str:
-    """What was decided on each set of pictures, the folded tables, and how many claims hold.
+    """What was decided on each set of pictures and tables, the folded tables, and the claims.
 
     >>> print(part({}))
     No result has been committed yet.
     """
-    shown = {name: found[name] for name in ITEMS if name in found}
-    if not shown:
+    lines = [(name, decided(found[name])) for name in PICTURES if name in found]
+    if REGRESSION in found:
+        lines.append((REGRESSION, targets(found[REGRESSION])))
+    if not lines:
         return "No result has been committed yet."
-    lines = [
-        textwrap.fill(f"- {item(name).title}: {decided(outcome)}", 120, subsequent_indent="  ")
-        for name, outcome in shown.items()
-    ]
-    tables = "\n\n".join(_table(name, outcome) for name, outcome in shown.items())
+    tables = "\n\n".join(_table(name, found[name]) for name in TABLES if name in found)
     folded = f"<details><summary>Tables</summary>\n\n{tables}\n\n</details>"
-    return "\n".join([*lines, "", folded, "", *_claims(found)])
+    return "\n".join(
+        [
+            *(_filled(f"- {item(name).title}: {text}") for name, text in lines),
+            "",
+            folded,
+            "",
+            _claims(found),
+        ]
+    )
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 120, subsequent_indent="  ")
+
+
+def targets(outcome: dict[str, Any]) -> str:
+    """Verdicts on what was aimed at, in words."""
+    aimed = [v for v in outcome["verdicts"] if v["source"] == "target"]
+    return "; ".join(f"{v['claim']}: **{v['decision']}** ({v['measured']})" for v in aimed) + "."
 
 
 def decided(outcome: dict[str, Any]) -> str:
@@ -88,8 +105,12 @@ def _table(name: str, outcome: dict[str, Any]) -> str:
     return f"**{item(name).title}.** {about}\n\n{rows.rstrip()}"
 
 
-def _claims(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Counts of decisions."""
-    decisions = Counter(v["decision"] for outcome in found.values() for v in outcome["verdicts"])
+def _claims(found: dict[str, dict[str, Any]]) -> str:
+    """Counts of the decisions on the paper's own claims."""
+    papers = [v for outcome in found.values() for v in first(outcome) if v.source == "paper"]
+    decisions = Counter(verdict.decision for verdict in papers)
     counts = ", ".join(f"{name}: {decisions[name]}" for name in DECISIONS)
-    return [f"All claims, the paper's and ours — {counts}."]
+    return _filled(
+        f"The paper's own claims, by their first measure: {counts}. "
+        "[Which ones, on one screen](docs/reproduction.md)."
+    )

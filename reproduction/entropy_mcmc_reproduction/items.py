@@ -14,14 +14,25 @@ from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read
 SCALES = ("smoke", "laptop", "paper")
 Results = Mapping[str, dict[str, Any]]
 Draw = Callable[[Path], None]
+SOURCES = {"paper": "", "ours": "(beyond the paper) ", "target": "(target) "}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of the paper beside what was measured.
+    """A claim beside what was measured.
 
-    `decision` is one of those in `text`. `effect` is the gain with its 95 % interval, positive in
-    favour of the claim, in the unit of `measure`; `paper` is what the paper has.
+    Attributes:
+        claim: In words.
+        measured: In words.
+        decision: One of those in `text`.
+        measure: Its unit; empty if it has none.
+        effect: Gain with its 95 % interval, positive in favour of the claim.
+        paper: What the paper has for it.
+        source: Who claims it: "paper", "ours" (beyond the paper) or "target" (set beforehand).
+        limit: What limits the verdict; empty if nothing beyond what the item says.
+        margin: Within which two methods are alike; None if it has none.
+        parties: Labels of the results that it compares.
+        short: What it is about beside the item's other claims, in a word or two.
     """
 
     claim: str
@@ -30,6 +41,16 @@ class Verdict:
     measure: str = ""
     effect: list[float] | None = None
     paper: str = ""
+    source: str = "paper"
+    limit: str = ""
+    margin: float | None = None
+    parties: list[str] = field(default_factory=list)
+    short: str = ""
+
+    @property
+    def told(self) -> str:
+        """The claim, and whose it is."""
+        return SOURCES[self.source] + self.claim
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,7 @@ class Item:
         jobs: (scale name, place) → the jobs it needs.
         show: (results by job name, scale name) → the outcome.
         unavailable: scale name → why it cannot run here, or None.
+        says: What the paper says, in one sentence; empty if nothing.
     """
 
     title: str
@@ -60,6 +82,7 @@ class Item:
     jobs: Callable[[str, Place], list[Job]]
     show: Callable[[Results, str], Outcome]
     unavailable: Callable[[str, Place], str | None] = lambda scale, place: None
+    says: str = ""
 
 
 # Item → its module in this package, which has one ITEM or makes items by name.

@@ -196,10 +196,21 @@ def _write(path: Path, job: Job, result: Any, seconds: float) -> None:
         "result": strict(result),
         "seconds": round(seconds, 1),
         "versions": versions(),
-        "command": " ".join(["emcmc", *sys.argv[1:]]),
+        "command": " ".join(["emcmc", *_portable(sys.argv[1:])]),
     }
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _portable(arguments: Sequence[str]) -> list[str]:
+    """Arguments that mean something on another machine: its folders do not.
+
+    >>> _portable(["reproduce", "cifar", "--work", "/tmp/w", "--data", "/tmp/d", "--workers", "2"])
+    ['reproduce', 'cifar', '--workers', '2']
+    """
+    folders = {"--work", "--results", "--data"}
+    before = ["", *arguments]
+    return [a for a, last in zip(arguments, before, strict=False) if not {a, last} & folders]
 
 
 def versions() -> dict[str, str]:

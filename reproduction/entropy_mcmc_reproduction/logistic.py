@@ -211,4 +211,5 @@ ITEM = Item(
     jobs,
     logistic_view.show,
     unavailable,
+    "EMCMC converges faster than Entropy-SGD and Entropy-SGLD and as fast as SGLD",
 )

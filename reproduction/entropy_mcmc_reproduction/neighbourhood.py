@@ -127,4 +127,6 @@ ITEM = Item(
     "Figs. 4 and 5, and the appendix",
     jobs,
     view.show,
+    says="the loss is flatter around EMCMC's networks than around SGD's and SGLD's; θ and θ_a lie "
+    "in one basin",
 )

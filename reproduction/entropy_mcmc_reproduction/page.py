@@ -11,6 +11,7 @@ from typing import Any
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc_reproduction import effects
+from entropy_mcmc_reproduction.claims import FLATNESS
 from entropy_mcmc_reproduction.items import MODULES, Draw, Item, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED, markdown
@@ -20,13 +21,20 @@ PICTURES = Path("pictures/reproduction")
 _HEAD = """\
 # Reproduction: what the paper claims, and what was measured
 
-Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. All items
-follow the [protocol](protocol.md), which was written before their runs."""
+Made by `emcmc reproduce --page docs/reproduction.md` from `results/{size}/`: do not edit. The rules
+are in the [protocol](protocol.md), which says what was fixed before which runs."""
+
+_SMALL = """\
+Here means: small networks and data, on two cores ([protocol](protocol.md#regimes)). What holds
+here may fail at the paper's size, and the other way round; what is arithmetic (the first two rows)
+may not. What each ingredient of the recipe gives is in
+[a table of its own](tournament.md#what-each-ingredient-gives)."""
 
 _READING = """\
-A dot is the mean gain of the claim's first method over its second, the line its 95 % interval over
-seeds; within the grey margin (0.01 nats) two methods are alike. Decided are claims whose p value is
-below 0.05 after Holm's correction within the item. "Interim" in an item: runs are missing."""
+A dot is EMCMC's mean gain over the method (below: over the claim's second variant), the line its
+95 % interval over seeds. Decided are differences whose p value is below 0.05 after Holm's
+correction within a family; within the grey margin two methods are alike. "Interim" in an item: runs
+are missing."""
 
 _COMMANDS = """\
 ## Commands
@@ -45,6 +53,7 @@ emcmc reproduce cifar cifar100 --scale paper   # the paper's own size, for GPUs
 The experiments are a package beside the library, in `reproduction/`: they come with a clone, not
 with the wheel."""
 
+FIRST = ("", "nll", "train_nll", *FLATNESS)
 DECISIONS = (HOLDS, ALIKE, FAILS, UNDECIDED)
 
 
@@ -68,7 +77,7 @@ def write(path: Path, results: Path, size: str) -> None:
 def figures(found: dict[str, dict[str, Any]]) -> set[str]:
     """Names of all figures of the page."""
     own = {name for each in found.values() for name in each["figures"]}
-    return own | ({effects.FIGURE} if effects.rows(found) else set())
+    return own | ({effects.FIGURE} if effects.is_shown(found) else set())
 
 
 def page(results: Path, size: str) -> str:
@@ -76,30 +85,58 @@ def page(results: Path, size: str) -> str:
     found = outcomes(results, size)
     items = {name: item(name) for name in MODULES}
     place = Place(results / size, Path(), str(results))
-    parts = [_HEAD.format(size=size), _summary(found), _COMMANDS.format(size=size)]
+    parts = [_HEAD.format(size=size), _summary(items, found), _COMMANDS.format(size=size)]
     parts += [_overview(items, found)]
     parts += [_section(name, items[name], found.get(name), size, place) for name in MODULES]
-    parts += [_total(results / size / "runs"), _versions(found)]
+    parts += [_total(found), _versions(found)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(found: dict[str, dict[str, Any]]) -> str:
-    """What was decided, claim by claim, and its picture."""
-    lines = []
-    for name, outcome in found.items():
-        for verdict in outcome["verdicts"]:
-            if verdict.get("measure", "nll") in ("nll", "train_nll", ""):
-                said = f"**{verdict['decision']}**, {verdict['measured']}"
-                paper = f" Paper: {verdict['paper']}." if verdict.get("paper") else ""
-                lines.append(f"- [{name}](#{name}): {verdict['claim']}: {said}.{paper}")
-    if not lines:
+def _summary(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
+    """What the paper says beside what was seen, a picture, and every claim in words."""
+    if not found:
         return ""
-    picture = ""
-    if effects.rows(found):
-        picture = f"![Effects with intervals]({PICTURES.as_posix()}/{effects.FIGURE}.png)\n\n"
-        picture += f"{_READING}\n\n"
-    head = "## What was decided in NLL\n\n"
-    return f"{head}{picture}{_folded(chr(10).join(lines), 'Every claim in words')}"
+    parts = ["## What the paper says, and what was seen here", said(items, found), _SMALL]
+    if effects.is_shown(found):
+        link = f"{PICTURES.as_posix()}/{effects.FIGURE}.png"
+        parts += [f"![Effects with intervals]({link})", _READING]
+    lines = [
+        f"- [{name}](#{name}): {_in_words(verdict)}"
+        for name, outcome in found.items()
+        for verdict in first(outcome)
+    ]
+    return "\n\n".join([*parts, _folded("\n".join(lines), "Every claim in words")])
+
+
+def said(items: dict[str, Item], found: dict[str, dict[str, Any]]) -> str:
+    """A row for each item of which the paper says something: its claims by their verdicts."""
+    lines = ["| the paper says | seen here | item |", "|---|---|---|"]
+    for name, each in items.items():
+        claims = [v for v in first(found[name]) if v.source == "paper"] if name in found else []
+        if each.says and claims:
+            lines.append(f"| {each.says} | {_seen(claims)} | [{name}](#{name}) |")
+    return "\n".join(lines)
+
+
+def _seen(claims: list[Verdict]) -> str:
+    """Claims by verdict."""
+    by: dict[str, list[str]] = {}
+    for verdict in claims:
+        by.setdefault(verdict.decision, []).append(verdict.short)
+    parts = [f"**{each}**: {', '.join(by[each])}" for each in DECISIONS if each in by]
+    return f"**{claims[0].decision}**" if len(claims) == 1 else "; ".join(parts)
+
+
+def first(outcome: dict[str, Any]) -> list[Verdict]:
+    """The verdicts that decide an item: on NLL, flatness, or what has no unit."""
+    verdicts = [Verdict(**verdict) for verdict in outcome["verdicts"]]
+    return [verdict for verdict in verdicts if verdict.measure in FIRST]
+
+
+def _in_words(verdict: Verdict) -> str:
+    paper = f" Paper: {verdict.paper}." if verdict.paper else ""
+    limit = f" Limit: {verdict.limit}." if verdict.limit else ""
+    return f"{verdict.told}: **{verdict.decision}**, {verdict.measured}.{paper}{limit}"
 
 
 def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
@@ -123,15 +160,13 @@ def outcomes(results: Path, size: str) -> dict[str, dict[str, Any]]:
 _KEYS = ("columns", "rows", "verdicts", "notes")
 
 
-def _total(folder: Path) -> str:
-    stored = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("*.json")]
-    if not stored:
+def _total(found: dict[str, dict[str, Any]]) -> str:
+    hours = sum(each.get("seconds", 0.0) for each in found.values()) / 3600
+    if not hours:
         return ""
-    hours = sum(each["seconds"] for each in stored) / 3600
     return (
-        f"All {len(stored)} runs, searches among them, took {hours:.1f} hours of one thread; "
-        "of a run that was interrupted, the time since it went on is counted, and runs that the "
-        "tournament's store had already are not."
+        f"The items above took {hours:.1f} hours of one thread, searches among them; of a run that "
+        "was interrupted, the time since it went on is counted."
     )
 
 

@@ -121,7 +121,6 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
         "rows": splits.rows,
         "test_rows": splits.judged_inputs.shape[1],
         "gradients": gradients(settings, splits.rows),
-        "clipped_steps": 0,  # no gradient is clipped
         "trials": trials,
         "chosen": chosen,
         "noise": picked.typical().tolist(),

@@ -50,7 +50,6 @@ def compute(settings: dict[str, Any], place: Place) -> dict[str, Any]:
         "rows": splits.rows,
         "test_rows": splits.judged_inputs.shape[1],
         "gradients": settings["iterations"] * settings["leapfrogs"] * settings["chains"],
-        "clipped_steps": 0,
         "accepted": last.accepted,
         "r_hat": last.r_hat,
         "noise": noise.typical().tolist(),

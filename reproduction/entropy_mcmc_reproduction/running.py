@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ def _can_run(name: str, size: str, place: Place) -> bool:
 def _show(name: str, size: str, place: Place, jobs: list[Job]) -> None:
     found = item(name)
     made_of = provenance(jobs, place)
-    outcome = _without(_diverged(jobs, place), found.show(results(jobs, place), size))
+    outcome = found.show(results(jobs, place), size)
+    outcome = _without(_diverged(jobs, place), outcome, [job.name for job in jobs])
     outcome = _interim(outcome, made_of["runs"], made_of["wanted_runs"])
     write(name, outcome, place, made_of)
     print(show(f"{name}: {found.title} ({found.where}), scale {size}", outcome))
@@ -74,13 +75,27 @@ def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
     return [name for name, result in found.items() if result and diverged(result)]
 
 
-def _without(lost: Sequence[str], outcome: Outcome) -> Outcome:
-    """An outcome that names its lost runs; the rest were lucky, so it decides nothing."""
+def _without(lost: Sequence[str], outcome: Outcome, jobs: Iterable[str]) -> Outcome:
+    """An outcome that names its lost runs; what compares with them decides nothing.
+
+    The seeds that are left were lucky. A verdict whose parties are not `jobs` may need all of them.
+    """
     if not lost:
         return outcome
-    note = f"Diverged, and left out above: {', '.join(lost)}. With this gap nothing is decided."
-    verdicts = [replace(verdict, decision=UNDECIDED) for verdict in outcome.verdicts]
+    note = f"Diverged, and left out above: {', '.join(lost)}. What needs them is not decided."
+    others = set(map(_label, jobs)) - set(map(_label, lost))
+    verdicts = [
+        verdict
+        if verdict.parties and others.issuperset(verdict.parties)
+        else replace(verdict, decision=UNDECIDED)
+        for verdict in outcome.verdicts
+    ]
     return replace(outcome, verdicts=verdicts, notes=[*outcome.notes, note])
+
+
+def _label(job: str) -> str:
+    """The name of a job without its seed."""
+    return job.rpartition("-")[0]
 
 
 def _interim(outcome: Outcome, runs: int, wanted: int) -> Outcome:
@@ -102,8 +117,23 @@ def provenance(jobs: Sequence[Job], place: Place) -> dict[str, Any]:
     return {
         "runs": len(stored),
         "wanted_runs": len(files),
-        "seconds": round(sum(each["seconds"] for each in stored), 1),
+        "seconds": round(sum(spent(stored).values()), 1),
         "versions": {name: sorted(found) for name, found in sorted(versions.items())},
+    }
+
+
+def spent(stored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of the runs behind stored jobs; jobs that read off the same runs count once.
+
+    >>> shared = {"result": {"runs": ["a", "b"], "seconds": 9.0}, "job": "x-0", "seconds": 0.1}
+    >>> spent([shared, {**shared, "job": "y-0"}, {"result": {}, "job": "z", "seconds": 2.0}])
+    {'a b': 9.0, 'z': 2.0}
+    """
+    return {
+        " ".join(each["result"].get("runs", [])) or each["job"]: each["result"].get(
+            "seconds", each["seconds"]
+        )
+        for each in stored
     }
 
 

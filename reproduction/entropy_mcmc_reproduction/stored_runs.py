@@ -122,7 +122,7 @@ def _measured(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
         known = leagues.scored(runs.method, runs.wanted, store)
     if known["diverged"]:
         return {"diverged": "a weight or an output stopped being finite"}
-    return {name: known[name] for name in ("measures", "cost", "train_loss", "runs")}
+    return {name: known[name] for name in ("measures", "cost", "seconds", "train_loss", "runs")}
 
 
 def scores_of(runs: Runs, settings: Mapping[str, Any], place: Place) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from entropy_mcmc_reproduction.claims import Claim
 from tournament.trials import Search
 
 # Tasks that have a larger one in their place at the paper's scale, where pictures are augmented.
@@ -35,6 +36,7 @@ class Variant:
         task: Of the tournament.
         method_changes: Fields of the method that differ.
         paper: The paper's accuracy in per cent, on CIFAR-10; None if it has none.
+        seeds: How many judge it, if not as many as the study has.
     """
 
     label: str
@@ -44,6 +46,7 @@ class Variant:
     task: str = "digits"
     method_changes: Mapping[str, Any] = field(default_factory=dict)
     paper: float | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Study:
         where: Its place in the paper.
         column: What its rows are.
         variants: Its rows.
-        claims: (text, ours, theirs): that ours is better, in each of `claimed`.
+        claims: With labels of variants; each is made in every measure of `claimed`.
         group: Folder of its results.
         seeds: How many judge it.
         note: What must be said beside it.
@@ -65,13 +68,14 @@ class Study:
         smoke_task: Task of the smoke scale instead of its own; empty keeps them.
         search: How every variant is tuned; None takes the recipe's settings with its changes.
         paper_only: Only at the paper's scale.
+        says: What the paper says, in one sentence; empty if nothing.
     """
 
     title: str
     where: str
     column: str
     variants: Sequence[Variant]
-    claims: Sequence[tuple[str, str, str]]
+    claims: Sequence[Claim]
     group: str = "ablations"
     seeds: int = 10
     note: str = ""
@@ -81,6 +85,7 @@ class Study:
     smoke_task: str = ""
     search: Search | None = None
     paper_only: bool = False
+    says: str = ""
 
     def paper_of(self, measure: str, ours: str, theirs: str) -> str:
         """What the paper has for a claim: given, or the two accuracies; empty without."""
@@ -90,6 +95,16 @@ class Study:
         return self.papers.get((measure, ours, theirs), both)
 
 
-def against_all(text: str, ours: str, variants: Sequence[Variant]) -> list[tuple[str, str, str]]:
-    """`ours` is better than every other variant."""
-    return [(text.format(v.text), ours, v.label) for v in variants if v.label != ours]
+def against_all(text: str, ours: str, variants: Sequence[Variant]) -> list[Claim]:
+    """`ours` is better than every other variant; the paper says so of those that it has."""
+    return [
+        Claim(
+            text.format(v.text),
+            ours,
+            v.label,
+            source="ours" if v.paper is None else "paper",
+            short=f"than {v.text}",
+        )
+        for v in variants
+        if v.label != ours
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from entropy_mcmc_reproduction import stored_runs
 from entropy_mcmc_reproduction.ablation_table import ABLATIONS
-from entropy_mcmc_reproduction.claims import Claim, verdicts
+from entropy_mcmc_reproduction.claims import verdicts
 from entropy_mcmc_reproduction.items import Item, Outcome, Results
 from entropy_mcmc_reproduction.jobs import Job, Place
 from entropy_mcmc_reproduction.picture_table import PICTURES
@@ -39,6 +39,7 @@ def item(name: str) -> Item:
         lambda size, place: jobs(study, size),
         lambda results, size: show(study, results, size),
         lambda size, place: unavailable(study, size, place),
+        study.says,
     )
 
 
@@ -53,9 +54,13 @@ def unavailable(study: Study, size: str, place: Place) -> str | None:
 
 
 def jobs(study: Study, size: str) -> list[Job]:
-    """Every variant with every seed; all variants of a seed before the next seed."""
-    variants = _sharing_last(study.variants)
-    return [_job(study, v, seed, size) for seed in range(_seeds(study, size)) for v in variants]
+    """Every variant with every seed: those with most seeds first, a seed at a time."""
+    places = [
+        (-_seeds(study, size, v), seed, v)
+        for v in _sharing_last(study.variants)
+        for seed in range(_seeds(study, size, v))
+    ]
+    return [_job(study, v, seed, size) for _, seed, v in sorted(places, key=lambda each: each[:2])]
 
 
 def _sharing_last(variants: Sequence[Variant]) -> list[Variant]:
@@ -72,8 +77,9 @@ def _sharing_last(variants: Sequence[Variant]) -> list[Variant]:
     return [*first, *sharing]
 
 
-def _seeds(study: Study, size: str) -> int:
-    return {"smoke": SMOKE_SEEDS, "paper": PAPER_SEEDS}.get(size, study.seeds)
+def _seeds(study: Study, size: str, variant: Variant) -> int:
+    wanted = study.seeds if variant.seeds is None else variant.seeds
+    return {"smoke": SMOKE_SEEDS, "paper": PAPER_SEEDS}.get(size, wanted)
 
 
 def _task(study: Study, variant: Variant, size: str) -> str:
@@ -109,15 +115,16 @@ def show(study: Study, results: Results, size: str) -> Outcome:
     told = any(v.paper is not None for v in study.variants)
     columns = [study.column, "seeds", *(COLUMNS[m][0] for m in study.measures)]
     claims = [
-        Claim(
-            text,
-            _label(study, ours),
-            _label(study, theirs),
-            measure,
-            study.paper_of(measure, ours, theirs),
+        replace(
+            claim,
+            ours=_label(study, claim.ours),
+            theirs=_label(study, claim.theirs),
+            measure=measure,
+            margin=claim.margin if measure == claim.measure else None,
+            paper=study.paper_of(measure, claim.ours, claim.theirs),
         )
         for measure in study.claimed
-        for text, ours, theirs in study.claims
+        for claim in study.claims
     ]
     notes = [note(study, size), *([study.note] if study.note else [])]
     if study.search is not None:
@@ -164,5 +171,10 @@ def note(study: Study, size: str) -> str:
     return (
         f"{', '.join(f'`{name}`' for name in names)} of the [tournament](comparison.md#tasks): "
         f"{task.train:,} training rows, {share * task.passes:g} passes for every row of the "
-        f"table, {_seeds(study, size)} seeds; ± is the standard error over seeds."
+        f"table, {_count(study, size)} seeds; ± is the standard error over seeds."
     )
+
+
+def _count(study: Study, size: str) -> str:
+    counts = sorted({_seeds(study, size, variant) for variant in study.variants})
+    return " or ".join(map(str, counts))

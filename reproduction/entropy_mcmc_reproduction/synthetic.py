@@ -155,22 +155,26 @@ def _short_verdicts(short: list[dict[str, Any]]) -> list[Verdict]:
             f"after 1000 iterations near the flat mode: EMCMC θ {_share(ridge['theta'], '')}, SGLD "
             f"{_share(ridge['sgld'], '')}; difference {gain:.4f} ± {error:.4f}",
             _decided(ridge["theta"]["fraction"] - 0.5, ridge["theta"]["error"]),
+            short="from the ridge",
         ),
         Verdict(
             "EMCMC finds the flat mode no matter how it is initialised",
             f"from {_point(worst['start'])} near the flat mode: θ {_share(worst['theta'], '')}, "
             f"θ_a {_share(worst['guide'], '')}; SGLD {_share(worst['sgld'], '')}",
             _decided(worst["theta"]["fraction"] - 0.5, worst["theta"]["error"]),
+            short="from any start",
         ),
         Verdict(
             "Samples of θ_a are always around the flat mode",
             f"share of all θ_a in 1000 iterations from the ridge: {_share(ridge['guide'], 'all_')}",
             _decided(ridge["guide"]["all_fraction"] - 0.95, ridge["guide"]["all_error"]),
+            short="θ_a always near the flat mode",
         ),
         Verdict(
             "SGD's mode depends on where it starts",
             f"near the flat mode, start by start: {', '.join(f'{e:.0f}' for e in ends)}",
             HOLDS if len(set(ends)) > 1 else FAILS,
+            short="SGD's mode depends on its start",
         ),
     ]
 
@@ -194,11 +198,13 @@ def _long_verdicts(long: dict[str, Any]) -> list[Verdict]:
             f"(target {exact[0]:.4f}), θ_a {_share(guide, 'late_')} (target {exact[1]:.4f}); "
             f"counted as reached within {CLOSE}",
             close if sure else UNDECIDED,
+            short="long runs converge to their targets",
         ),
         Verdict(
             "In a long run θ_a still samples from the flat mode alone",
             f"θ_a near the flat mode: {_share(guide, 'late_')}",
             _decided(guide["late_fraction"] - 0.95, guide["late_error"]),
+            short="long runs of θ_a stay in the flat mode",
         ),
     ]
 
@@ -244,4 +250,10 @@ def draw_fractions(path: Path, short: list[dict[str, Any]], long: dict[str, Any]
     save(figure, path)
 
 
-ITEM = Item("Chains on the two-mode landscape", "Fig. 2 and appendix", jobs, show)
+ITEM = Item(
+    "Chains on the two-mode landscape",
+    "Fig. 2 and appendix",
+    jobs,
+    show,
+    says="EMCMC finds the flat mode from any start, SGLD is trapped in the sharp one",
+)

@@ -62,8 +62,13 @@ def markdown(outcome: Outcome) -> str:
         parts.append(_table(outcome.columns, outcome.rows))
     parts += [f"![{name}]({name}.png)" for name in outcome.figures]
     if outcome.verdicts:
-        lines = [[v.claim, v.measured, f"**{v.decision}**"] for v in outcome.verdicts]
-        parts.append(_table(["claim", "measured", "verdict"], lines))
+        limited = any(v.limit for v in outcome.verdicts)
+        lines = [
+            [v.told, v.measured, f"**{v.decision}**", *([v.limit or "–"] if limited else [])]
+            for v in outcome.verdicts
+        ]
+        head = ["claim", "measured", "verdict", *(["what limits it"] if limited else [])]
+        parts.append(_table(head, lines))
     parts += outcome.notes
     return "\n\n".join(parts)
 
@@ -79,6 +84,7 @@ def show(title: str, outcome: Outcome) -> str:
     if outcome.rows:
         lines.append(aligned([outcome.columns, *outcome.rows], left=None))
     for verdict in outcome.verdicts:
-        lines += ["", f"claim:    {verdict.claim}", f"measured: {verdict.measured}"]
+        lines += ["", f"claim:    {verdict.told}", f"measured: {verdict.measured}"]
         lines += [f"verdict:  {verdict.decision}"]
+        lines += [f"limit:    {verdict.limit}"] if verdict.limit else []
     return "\n".join([*lines, "", *outcome.notes]).rstrip() + "\n"

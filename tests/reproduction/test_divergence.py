@@ -10,7 +10,7 @@ from entropy_mcmc_reproduction import stored_runs
 from entropy_mcmc_reproduction.items import Outcome, Verdict
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read, run_all
 from entropy_mcmc_reproduction.running import _without, reproduce
-from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, number
+from entropy_mcmc_reproduction.text import HOLDS, UNDECIDED, number
 from tournament.methods import METHODS
 
 
@@ -34,7 +34,7 @@ def test_a_run_with_an_absurd_step_is_kept_as_diverged_and_not_repeated(place):
     assert place.result_file(made.name).stat().st_mtime_ns == before
 
 
-def test_the_table_names_what_diverged_and_decides_nothing(place, monkeypatch):
+def test_the_table_names_what_diverged(place, monkeypatch):
     ordinary = stored_runs.measure
 
     def measure(settings, place):
@@ -46,21 +46,23 @@ def test_the_table_names_what_diverged_and_decides_nothing(place, monkeypatch):
     reproduce(["gibbs"], "smoke", results=place.results.parent, work=place.work.parent)
     found = json.loads((place.results / "items" / "gibbs.json").read_text())
     assert [row[:2] for row in found["rows"]] == [["euler", "2"], ["exact", "1"], ["gibbs", "2"]]
-    assert {verdict["decision"] for verdict in found["verdicts"]} == {UNDECIDED}
     lost = "ablations/emcmc-exact-1"
-    note = f"Diverged, and left out above: {lost}. With this gap nothing is decided."
+    note = f"Diverged, and left out above: {lost}. What needs them is not decided."
     assert found["notes"][-1] == note
 
 
-def test_an_outcome_with_a_gap_decides_nothing():
-    verdicts = [Verdict("better", "by 3", HOLDS), Verdict("flatter", "by 1", FAILS)]
+def test_what_needs_a_lost_run_is_not_decided():
+    """A claim that names other runs stands; one that names none, or roles of a run, does not."""
+    parties = [["a/x", "a/y"], ["a/x", "a/z"], ["role", "a/y"], []]
+    verdicts = [Verdict("better", "by 3", HOLDS, parties=each) for each in parties]
     whole = Outcome(["a"], [["1"]], verdicts, notes=["first"])
-    assert _without([], whole) is whole
-    gap = _without(["ablation/emcmc-0"], whole)
-    assert [verdict.decision for verdict in gap.verdicts] == [UNDECIDED, UNDECIDED]
+    jobs = ["a/x-0", "a/y-0", "a/z-0", "a/z-1"]
+    assert _without([], whole, jobs) is whole
+    gap = _without(["a/z-1"], whole, jobs)
+    assert [v.decision for v in gap.verdicts] == [HOLDS, UNDECIDED, UNDECIDED, UNDECIDED]
     assert gap.notes[0] == "first"
-    assert "ablation/emcmc-0" in gap.notes[1]
-    assert [verdict.decision for verdict in whole.verdicts] == [HOLDS, FAILS]
+    assert "a/z-1" in gap.notes[1]
+    assert {verdict.decision for verdict in whole.verdicts} == {HOLDS}
 
 
 def test_infinite_numbers_survive_the_file(place, monkeypatch):

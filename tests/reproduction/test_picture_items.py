@@ -20,11 +20,17 @@ from tournament.tasks import TASKS
 NOWHERE = Place(None, None)
 
 
-def test_methods_that_share_a_run_come_after_those_that_make_it():
+def test_methods_with_most_seeds_come_first_and_those_that_share_a_run_after_it():
     names = [job.name.rpartition("/")[2] for job in study_items.jobs(STUDIES["cifar"], "laptop")]
-    assert names[:18][-4:] == ["EMA-0", "iterates-0", "guide-0", "iterates-x4-0"]
+    assert names[:12][-4:] == ["EMA-0", "iterates-0", "guide-0", "iterates-x4-0"]
+    seeds = [int(name.rpartition("-")[2]) for name in names]
+    fewer = names.index("snapshots-0")
+    assert seeds == [*sorted(seeds[:fewer]), *sorted(seeds[fewer:])]
+    assert (max(seeds[:fewer]), max(seeds[fewer:])) == (11, 7)
     assert sorted(names) == sorted(
-        f"{variant.label}-{seed}" for variant in STUDIES["cifar"].variants for seed in range(8)
+        f"{variant.label}-{seed}"
+        for variant in STUDIES["cifar"].variants
+        for seed in range(variant.seeds or 12)
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from entropy_mcmc_reproduction.claims import Claim, verdicts
-from entropy_mcmc_reproduction.text import FAILS, HOLDS
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
 
 REPEATS, RIVALS = 1500, 4
 
@@ -26,3 +26,44 @@ def test_without_an_effect_one_family_in_twenty_decides_something(seeds):
     # ours, so that decisions come together and families with one are fewer than 5 %.
     error = (0.05 * 0.95 / REPEATS) ** 0.5
     assert 0.02 < wrong / REPEATS < 0.05 + 4 * error
+
+
+def results_of(**by_label):
+    """Results of labels, one number for each seed."""
+    return {
+        f"{label}-{seed}": {"measures": {"nll": nll}}
+        for label, numbers in by_label.items()
+        for seed, nll in enumerate(numbers)
+    }
+
+
+def test_families_are_corrected_apart():
+    """The same p value counts once in a family of one, five times in one of five."""
+    results = results_of(ours=[1.0, 1.1, 1.05, 0.9], rival=[1.1, 1.17, 1.18, 1.01])
+    claims = [Claim("alone", "ours", "rival", family="main")]
+    claims += [Claim(f"{i}", "ours", "rival", family="other") for i in range(5)]
+    alone, *others = verdicts(claims, results)
+    p = [float(v.measured.split("Holm p ")[1].split(",")[0]) for v in (alone, others[0])]
+    assert p[1] == pytest.approx(5 * p[0], rel=0.05)
+    assert alone.decision == HOLDS
+
+
+@pytest.mark.parametrize(
+    ("gap", "decision"), [(0.005, HOLDS), (0.012, UNDECIDED), (0.05, FAILS), (-0.05, FAILS)]
+)
+def test_a_claim_that_two_are_alike_is_judged_by_the_margin(gap, decision):
+    """A difference that is decided and within the margin is alike; outside, it is not."""
+    noise = [0.001, -0.001, 0.002, -0.002]
+    ours = [1.0 + gap + 0.9 * abs(gap) * 1000 * n if gap == 0.012 else 1.0 + gap + n for n in noise]
+    results = results_of(ours=ours, rival=[1.0] * 4)
+    (verdict,) = verdicts([Claim("alike", "ours", "rival", alike=True)], results)
+    assert verdict.decision == decision
+
+
+def test_the_margin_of_a_claim_can_be_its_own():
+    results = results_of(ours=[1.0, 1.03, 1.01], rival=[1.011, 1.022, 1.013])
+    plain, wider = (Claim("x", "ours", "rival", margin=margin) for margin in (None, 0.05))
+    assert verdicts([plain], results)[0].decision == UNDECIDED
+    (found,) = verdicts([wider], results)
+    assert (found.decision, found.margin) == (ALIKE, 0.05)
+    assert found.parties == ["ours", "rival"]
