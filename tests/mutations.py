@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 RULES = "samplers/entropy_mcmc.py"
 
 COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "of_a_collapsed or independent"]
+RESTS = ["tests/samplers/test_rests.py", "-k", "equations"]
 REPLICAS = ["tests/samplers/test_replicas.py", "-k", "equations or noise_of_their_own"]
 LATE = ["tests/samplers/test_late_coupling.py", "-k", "replicas"]
 CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or distribution_of_replicas"]
@@ -86,8 +87,14 @@ MUTANTS = {
     ),
     "noise of the last step again": (
         "samplers/kernel/advance.py",
-        'range(group["step"], group["step"] + update.pairs)',
-        "range(update.pairs)",
+        "return (step if left is None else left, step + 1)",
+        "return (0, 1)",
+    ),
+    "a rest forgotten": (
+        "samplers/kernel/advance.py",
+        "return (step if left is None else left, step + 1)",
+        "return (step, step + 1)",
+        RESTS,
     ),
     "parameters share noise": ("samplers/kernel/layout.py", "slot(index[p], p)", "slot(0, p)"),
     "parameters share noise in a nested chain": (
@@ -131,8 +138,8 @@ MUTANTS = {
     ),
     "replicas share their noise": (
         "samplers/replicas.py",
-        "[pulls], inner=number)",
-        "[pulls])",
+        "[slopes], inner=number, left=left)",
+        "[slopes], left=left)",
         REPLICAS,
     ),
     "replicas: a guide pulled by their mean": (

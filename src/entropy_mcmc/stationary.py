@@ -77,7 +77,15 @@ def euler_covariance(
 ) -> PairCovariance:
     """Stationary covariance of the paper's rule on curvature h: solves Σ = MΣMᵀ + Q exactly.
 
-    With V = 0 it is T[A(I − αA/2)]⁻¹; the terms in V are the heat of mini-batch noise.
+    One step of z = (θ, θ_a) is z ← (I − αA)z + √(2αT)ε, with A = [[h+c, −c], [−c, c]], c = 1/η.
+    Σ is the sum over k ≥ 0 of 2αT(I − αA)^{2k}, so it commutes with A, and Σ = (I−αA)²Σ + 2αT·I
+    becomes αA(2I − αA)Σ = 2αT·I: Σ = T[A(I − αA/2)]⁻¹. Since det A = hc, its entries have the
+    denominator hcD, D = det(I − αA/2) = 1 − α(h+2c)/2 + α²hc/4.
+
+    Mini-batch noise −αξ of θ, Var ξ = V, adds X = (I−αA)X(I−αA) + α²V·e₁e₁ᵀ, linear in the three
+    entries of X. Between eigenvectors of A with the eigenvalues λ and λ′ the entry of α²V·e₁e₁ᵀ
+    is divided by 1 − (1−αλ)(1−αλ′): by αE, E = h + 2c − αhc, for the two different ones, and by
+    αλ(2−αλ), whose product is 4α²hcD, for equal ones. So X has the denominator 4hDE (c cancels).
 
     >>> [round(x, 6) for x in euler_covariance(0.1, 1.0, 0.5)]
     [1.059603, 0.993377, 1.556291]
@@ -135,7 +143,11 @@ def exact_covariance(
 def gibbs_covariance(
     alpha: float, h: float, eta: float, temperature: float = 1.0, gradient_variance: float = 0.0
 ) -> PairCovariance:
-    """Covariance of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT."""
+    """Covariance of `guide_update="gibbs"`: SGLD hotter by 1+α/(2η), the guide adds ηT.
+
+    The old θ_a is θ + √(ηT)ξ with a ξ of its own, so that the pull −(α/η)(θ−θ_a) of the next step
+    is noise of variance (α/η)²·ηT. With that of the step, 2αT, it is 2α·T(1 + α/(2η)).
+    """
     theta = sgld_variance(alpha, h, temperature * (1 + alpha / (2 * eta)), gradient_variance)
     return PairCovariance(theta, theta, theta + eta * temperature)
 
@@ -143,7 +155,14 @@ def gibbs_covariance(
 def momentum_covariance(
     alpha: float, h: float, eta: float, momentum: float, temperature: float = 1.0
 ) -> PairCovariance:
-    """Covariance with momentum and exact gradients, T[A(I − αA/(2(1+μ)))]⁻¹: Euler's at α/(1+μ)."""
+    """Covariance with momentum and exact gradients, T[A(I − αA/(2(1+μ)))]⁻¹: Euler's at α/(1+μ).
+
+    Along an eigenvector of A, eigenvalue a, v ← μv − αaz + σε and z ← z + v, σ² = 2αT(1−μ). Write
+    S, C, W for Var z, Cov(z, v), Var v of a stationary chain. Its last z is z − v: so C = W/2. The
+    new z and v have the covariance C = μC − αaS + W, so that αaS = W(1+μ)/2. The new v has the
+    variance W = μ²W − 2μαaC + α²a²S + σ², that is W(1−μ)(1+μ − αa/2) = σ². Together,
+    S = T/(a(1 − αa/(2(1+μ)))).
+    """
     return euler_covariance(alpha / (1 + check_fraction("momentum", momentum)), h, eta, temperature)
 
 
@@ -243,9 +262,14 @@ def replica_covariance(
 ) -> ReplicaCovariance:
     """Y replicas and their guide on curvature h: T[A(I − αA/(2(1+μ)))]⁻¹, or T·A⁻¹.
 
-    The second is that of "lm" and "baoab". A has h+c for each replica, yc for the guide and −c
-    between, c = 1/η. Along differences of replicas it is h+c; of (√y·mean θ_i, θ_a) it is
-    [[h+c, −√y·c], [−√y·c, yc]], as one sees by inserting a vector with equal entries.
+    The second is that of "lm" and "baoab". A is the Hessian of Σ U(θ_i) + Σ ‖θ_i−θ_a‖²/(2η): h+c
+    for each replica, yc for the guide and −c between, c = 1/η. All y+1 variables move from the old
+    values with noise of their own, which is z ← (I − αA)z + √(2αT)ε as for the pair: what is
+    derived in `euler_covariance` and `momentum_covariance` holds along each eigenvector of A.
+
+    A maps a difference of replicas x (Σ x_i = 0, x_a = 0) to (h+c)x. The vector with m/√y for all
+    replicas and g for the guide it maps to ((h+c)m − √y·c·g)/√y and yc·g − √y·c·m: of
+    (√y·mean θ_i, θ_a) it is [[h+c, −√y·c], [−√y·c, yc]].
 
     >>> one, pair = replica_covariance(0.1, 1.0, 0.5, 1), euler_covariance(0.1, 1.0, 0.5)
     >>> round(one.guide - pair.guide, 9), round(one.cross - pair.cross, 9)
@@ -299,7 +323,11 @@ def sgld_variance(
     gradient_variance: float = 0.0,
     momentum: float = 0.0,
 ) -> float:
-    """SGLD (μ = 0) or SGHMC on curvature h: (T + αV/(2(1−μ)))/(h(1 − αh/(2(1+μ))))."""
+    """SGLD (μ = 0) or SGHMC on curvature h: (T + αV/(2(1−μ)))/(h(1 − αh/(2(1+μ)))).
+
+    The derivation in `momentum_covariance`, with a = h and σ² = 2αT(1−μ) + α²V. At μ = 0 it is
+    Var θ = (1−αh)²·Var θ + 2αT + α²V.
+    """
     mu = check_fraction("momentum", momentum)
     check_step(alpha, 2 * (1 + mu) / h, "the chain is unstable", strict=True)
     heat = temperature + alpha * gradient_variance / (2 * (1 - mu))

@@ -5,6 +5,7 @@ A z-score over the bound of 4.5 has a false-alarm rate of 7e-6; seeds are fixed.
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from scenarios import covariance_z
 
 BOUND = 4.5
 COMMON = {"lr": 0.3, "num_data": 10, "temperature": 0.7, "weight_decay": 0.05, "seed": 1}
+GUIDE_UPDATES = ("euler", "exact", "gibbs", "collapsed")
 COLLAPSED = {"eta": 0.2, "guide_update": "collapsed"}
 
 
@@ -42,7 +44,7 @@ def chain(kind, steps=12, rates=None, gradient=torch.sin, **options):
 
 
 @pytest.mark.parametrize("integrator", ["euler", "lm", "baoab"])
-@pytest.mark.parametrize("guide_update", ["euler", "exact", "gibbs", "collapsed"])
+@pytest.mark.parametrize("guide_update", GUIDE_UPDATES)
 def test_the_table_of_combinations_is_what_can_be_built(integrator, guide_update):
     options = {**COMMON, "eta": 0.2, "integrator": integrator, "guide_update": guide_update}
     pair = integrator, guide_update
@@ -59,11 +61,35 @@ def test_the_table_in_the_docstring_is_the_one_in_the_code():
     from entropy_mcmc.samplers import coupled
 
     rows = [line.split("  ") for line in coupled.__doc__.splitlines() if line.startswith('"')]
-    columns = ("euler", "exact", "gibbs", "collapsed")
     for cells in ([part.strip() for part in row if part.strip()] for row in rows):
-        for guide_update, cell in zip(columns, cells[1:], strict=True):
+        for guide_update, cell in zip(GUIDE_UPDATES, cells[1:], strict=True):
             assert (cell != "–") == ((cells[0].strip('"'), guide_update) in TAKES_MOMENTUM)
     assert len(rows) == 3
+
+
+@pytest.mark.parametrize("page", ["beyond.md", "samplers.md"])
+def test_the_table_in_the_docs_is_the_one_in_the_code(page):
+    """A dash for what does not exist; momentum is named where it is taken, and replicas are."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    table = text.partition('| `integrator` | `guide_update="euler"`')[2].split("\n\n")[0]
+    rows = {line.split("`")[1].strip('"'): line for line in table.splitlines()[2:]}
+    assert list(rows) == ["euler", "lm", "baoab"]
+    for integrator, line in rows.items():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")[1:]]
+        for guide_update, cell in zip(GUIDE_UPDATES, cells, strict=True):
+            pair = integrator, guide_update
+            assert (cell != "–") == (pair in TAKES_MOMENTUM)
+            assert ("momentum" in cell) == TAKES_MOMENTUM.get(pair, False)
+            assert ("replicas" in cell) == takes_replicas(*pair)
+
+
+def takes_replicas(integrator, guide_update):
+    options = {"integrator": integrator, "guide_update": guide_update, "replicas": 2}
+    try:
+        EntropyMCMC([parameter()], **COMMON, eta=0.2, **options)
+    except ConfigError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

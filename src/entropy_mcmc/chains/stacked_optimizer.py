@@ -16,7 +16,7 @@ from torch import Tensor
 from entropy_mcmc import noise
 from entropy_mcmc.chains.stack_noise import StackNoise
 from entropy_mcmc.samplers import Sampler
-from entropy_mcmc.samplers.kernel.advance import CHUNK, run_bucket, schedule_of
+from entropy_mcmc.samplers.kernel.advance import CHUNK, numbers_of, run_bucket, schedule_of
 from entropy_mcmc.samplers.kernel.layout import Layout
 from entropy_mcmc.samplers.kernel.parameters import Group
 from entropy_mcmc.samplers.kernel.tensor_buckets import Bucket, Slot, Slots
@@ -39,28 +39,37 @@ class OfManyChains(Sampler):
             rows = [value.view(self.stacked_chains, -1) for value in values]
             slots = _slots(bucket, self.stacked_chains)
             if fused:
-                self._move_each(update, group, rows, Bucket(bucket.members, slots))
+                self._move_each(update, group, rows, Bucket(bucket.members, slots), layout.left)
             else:
-                self._move_all(update, group["step"], rows, slots)
+                numbers = numbers_of(update, group["step"], layout.left)
+                self._move_all(update, numbers, rows, slots)
 
         layout.each_bucket(self._variables(update, group, layout.params, layout), move)
         layout.forget_gradients()
 
     def _move_each(
-        self, update: Update, group: Group, rows: Sequence[Tensor], bucket: Bucket
+        self,
+        update: Update,
+        group: Group,
+        rows: Sequence[Tensor],
+        bucket: Bucket,
+        left: int | None,
     ) -> None:
         """The compiled kernel of one chain, for each."""
         for k, seed in enumerate(self._noise.seeds):
-            schedule = schedule_of(update, {**group, "seed": seed})
+            schedule = schedule_of(update, {**group, "seed": seed}, left=left)
             run_bucket(update, [value[k] for value in rows], schedule, bucket, fused=True)
 
     def _move_all(
-        self, update: Update, step: int, rows: Sequence[Tensor], slots: Sequence[Slot]
+        self,
+        update: Update,
+        numbers: Sequence[int],
+        rows: Sequence[Tensor],
+        slots: Sequence[Slot],
     ) -> None:
         """All chains by one call of the rule, or a few where they are larger than the cache."""
         places = tuple((slot.parameter, slot.size) for slot in slots)
-        steps = range(step, step + update.pairs)  # a rule that averages noise takes the next, too
-        drawn = [self._noise.normals(s, places) for s in steps]
+        drawn = [self._noise.normals(number, places) for number in numbers]
         eps = tuple((one.to(rows[0].dtype), two.to(rows[0].dtype)) for one, two in drawn)
         flat = [value.view(-1) for value in rows]
         for start in range(0, flat[0].numel(), CHUNK):

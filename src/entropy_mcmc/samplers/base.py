@@ -18,8 +18,9 @@ from entropy_mcmc.samplers.hyper_parameters import hyper_parameters
 from entropy_mcmc.samplers.kernel import compiled, parameters
 from entropy_mcmc.samplers.kernel.advance import advance, schedule_of
 from entropy_mcmc.samplers.kernel.finite_gradients import FiniteWatch
-from entropy_mcmc.samplers.kernel.layout import Known, Layout
+from entropy_mcmc.samplers.kernel.layout import Known, Layout, same
 from entropy_mcmc.samplers.kernel.parameters import Closure, Group, Params
+from entropy_mcmc.samplers.kernel.rests import RESTS, by_number_left
 from entropy_mcmc.samplers.kernel.step_hooks import profiled, with_hooks
 from entropy_mcmc.samplers.kernel.tensor_buckets import slot
 from entropy_mcmc.samplers.kernel.variables import WithVariables
@@ -65,6 +66,7 @@ class Sampler(WithVariables):
     _checked: list[Group] | None = None
     _watch: FiniteWatch | None = None
     _known: Known | None = None
+    _layouts: Sequence[Layout] = ()  # of the last step
     _warned_of_no_gradient = False
     _chosen: tuple[tuple[int, Choice], ...] = ()  # η of groups that left it open, by number
 
@@ -124,8 +126,10 @@ class Sampler(WithVariables):
         """Make one step from the gradients in `.grad`; returns the closure's loss, if given one."""
         loss = self._begin(closure)
         with torch.no_grad():
-            for group, layout in self._laid_out():
+            laid_out = self._laid_out()
+            for group, layout in laid_out:
                 self._advance(group, layout)
+            for group, _ in laid_out:
                 if "last_lr" in group:  # an entry of samplers whose velocity depends on it
                     group["last_lr"] = group["lr"]
         self._end()
@@ -221,7 +225,7 @@ class Sampler(WithVariables):
 
     def _recheck(self) -> None:
         """Check the groups again whenever a schedule or the user changed them."""
-        ignored = {"params", "step", *self.entries}
+        ignored = {"params", "step", RESTS, *self.entries}
         current = [{k: v for k, v in g.items() if k not in ignored} for g in self.param_groups]
         if current != self._checked:
             for group in self.param_groups:
@@ -271,7 +275,26 @@ class Sampler(WithVariables):
         watched = self.param_groups[0]["check_every"]
         if watched and not all([layout.gradients_are_finite() for _, layout in laid_out]):
             self._watch_gradients([p for _, layout in laid_out for p in layout.params])
-        return laid_out
+        layouts = [layout for _, layout in laid_out]
+        if same(layouts, self._layouts):  # what moved at the last step moves now
+            return laid_out
+        self._layouts = layouts
+        return self._after_rests(laid_out)
+
+    def _after_rests(self, laid_out: list[tuple[Group, Layout]]) -> list[tuple[Group, Layout]]:
+        """The same, with parameters that a rule averaging noise moves after a rest apart."""
+        layouts = {id(group): layout for group, layout in laid_out}
+        turns: list[tuple[Group, Layout]] = []
+        for group in self.param_groups:
+            layout = layouts.get(id(group))
+            together = [] if layout is None else [layout]
+            if self.update(group).pairs > 1:
+                parts = by_number_left(group, layout.params if layout else [])
+                if layout and set(parts) - {None}:
+                    together = [self._all().apart(part, left) for left, part in parts.items()]
+                    layout.forget_gradients()
+            turns += [(group, part) for part in together]
+        return turns
 
     def _warn_of_none(self, active: Sequence[object]) -> None:
         if not active and not self._warned_of_no_gradient:
@@ -299,11 +322,12 @@ class Sampler(WithVariables):
         *,
         stream: int = 0,
         inner: int = 0,
+        left: int | None = None,
     ) -> None:
         """Apply a rule to the columns of its variables, and show the new θ to the model."""
         index = self._all().index
         slots = tuple(slot(index[p], p) for p in params)
-        schedule = schedule_of(update, group, stream, inner)
+        schedule = schedule_of(update, group, stream, inner, left)
         advance(update, moved, read, schedule, slots, fused=self._use_fused(group, params))
         self._publish(params)
 
@@ -312,7 +336,8 @@ class Sampler(WithVariables):
         update, params = self.update(group), layout.params
         moved = self._variables(update, group, params, layout)
         fused = self._use_fused(group, params)
-        layout.advance(update, moved, schedule_of(update, group), fused=fused)
+        schedule = schedule_of(update, group, left=layout.left)
+        layout.advance(update, moved, schedule, fused=fused)
         layout.forget_gradients()
         self._publish(layout.low)
 

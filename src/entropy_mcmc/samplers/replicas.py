@@ -22,6 +22,8 @@ of replicas it is h+c; of (√y·mean θ_i, θ_a) it is [[h+c, −√y·c], [−
 One call of `step` is one gradient: it moves the replica that is in the model, and puts the next one
 into its place. After y calls, a round, the guide moves. With `exchange_every` = k it moves in every
 k-th round only, by the sum of the pulls and with k times the variance of noise: exact for k = 1.
+Averaged noise (`lm`) is shared by two moves of its own, which are k rounds apart. A parameter that
+has no gradient for a replica stays, as in torch, and pulls the guide all the same.
 While the group entry `coupled` is False (burn-in), all y calls of a round move one network, as SGD
 does; replicas and guide start as that network, with its velocity, at the first coupled round.
 On several processes (`spread_replicas.py`) every process keeps its own replica, one call is one
@@ -39,6 +41,7 @@ from torch import Tensor
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Closure, Group
+from entropy_mcmc.samplers.kernel.rests import by_number_left
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.sghmc import alone_update
 from entropy_mcmc.samplers.spread_replicas import SpreadReplicas, slot, sum_over, variable_of
@@ -66,8 +69,11 @@ class Replicated(SpreadReplicas):
                 self._become_one()
         # A round that began with replicas ends with them.
         alone = not (self.param_groups[0]["coupled"] or self._with("guide"))
-        for group, params in self._active():
+        active = self._active()
+        for group, params in active:
             (self._move_alone if alone else self._move_replica)(group, params, current)
+        if not alone:
+            self._pass_over(active, current)
         if self._ranks is None:
             self._show(current, (current + 1) % self.num_replicas)
         if self._ranks is not None or current == self.num_replicas - 1:
@@ -78,7 +84,10 @@ class Replicated(SpreadReplicas):
     def replica(self, number: int) -> Iterator[None]:
         """Show replica `number`, from 0, to the model inside a `with` block.
 
-        With one replica for each process this is a collective call.
+        Parameters only: the buffers are those of the one model, through which all replicas go.
+        Running statistics of batch norm mix all of them; compute those of this replica before it
+        predicts (`torch.optim.swa_utils.update_bn`). With one replica for each process this is a
+        collective call.
         """
         if not 0 <= number < self.num_replicas:
             raise ConfigError(
@@ -141,19 +150,38 @@ class Replicated(SpreadReplicas):
     def _move_replica(self, group: Group, params: list[Tensor], number: int) -> None:
         """The step of one replica, pulled to the guide; what it is pulled by is added up."""
         frozen = {**group, "lr": group["round_lr"]}
-        thetas = [self._theta(p).detach() for p in params]
         for p in params:
             self._begin_replicas(p)
-        pulls = [torch.sub(t, self.state[p]["guide"]) for p, t in zip(params, thetas, strict=True)]
-        torch._foreach_add_([self.state[p]["pull"] for p in params], pulls)
-        strength = tie(group["num_data"], group["eta"])
-        torch._foreach_mul_(pulls, strength)
-        torch._foreach_add_(pulls, self._gradients(params))
         update = alone_update(frozen)
-        moved = [thetas]
-        for name in update.starts:  # the velocity, which starts at rest
-            moved.append([self._variable(p, variable_of(name, number), 0.0) for p in params])
-        self._move(update, frozen, params, moved, [pulls], inner=number)
+        parts = by_number_left(group, params, number) if update.pairs > 1 else {None: params}
+        for left, part in parts.items():
+            slopes = self._pull_guide(part)
+            torch._foreach_mul_(slopes, tie(group["num_data"], group["eta"]))
+            torch._foreach_add_(slopes, self._gradients(part))
+            moved = [[self._theta(p).detach() for p in part]]
+            for name in update.starts:  # the velocity, which starts at rest
+                moved.append([self._variable(p, variable_of(name, number), 0.0) for p in part])
+            self._move(update, frozen, part, moved, [slopes], inner=number, left=left)
+
+    def _pull_guide(self, params: list[Tensor]) -> list[Tensor]:
+        """Add θ−θ_a of the replica in the model to the pulls on the guide; returns it."""
+        gaps = [torch.sub(self._theta(p).detach(), self.state[p]["guide"]) for p in params]
+        torch._foreach_add_([self.state[p]["pull"] for p in params], gaps)
+        return gaps
+
+    @torch.no_grad()
+    def _pass_over(self, active: list[tuple[Group, list[Tensor]]], number: int) -> None:
+        """Parameters of a replica without a gradient stay, and go on to pull the guide.
+
+        The guide moves, with its noise: without that pull it would be hotter than T.
+        """
+        resting = [p for p in self._with("guide") if p.grad is None]
+        if resting:
+            self._pull_guide(resting)
+        at_rest = {id(group) for group in self.param_groups} - {id(group) for group, _ in active}
+        for group in self.param_groups:
+            if id(group) in at_rest and alone_update(group).pairs > 1:
+                by_number_left(group, [], number)
 
     @torch.no_grad()
     def _begin_replicas(self, param: Tensor) -> None:
@@ -223,5 +251,6 @@ class Replicated(SpreadReplicas):
         update = alone_update(slow)
         moved = [[self.state[p]["guide"] for p in params]]
         moved += [[self._variable(p, f"guide_{n}", 0.0) for p in params] for n in update.starts]
-        self._move(update, slow, params, moved, [slopes], stream=GUIDE_STREAM)
+        left = group["step"] + 1 - rounds  # the new number of the last exchange
+        self._move(update, slow, params, moved, [slopes], stream=GUIDE_STREAM, left=left)
         torch._foreach_zero_(pulls)

@@ -5,7 +5,7 @@
 `v` is a NamedTuple of what the chain keeps for each parameter, θ first; `c` one of coefficients;
 `eps` a pair of standard normals, or None when the noise is off. All are elementwise, so that the
 same source runs on one tensor, on a stack of chains, and compiled. A rule that reads more than the
-gradient takes it between `v` and `eps`. One that averages noise takes two pairs: that of the step
+gradient takes it between `v` and `eps`. One that averages noise takes two pairs: that of the move
 before and a new one; the generator is a pure function of the step, so the first is not kept but
 computed again.
 """

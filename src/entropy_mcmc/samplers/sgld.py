@@ -11,7 +11,8 @@ variance T/(h(1 − αh/2)), α = lr/N.
     \theta \leftarrow \theta - lr\,[\hat g + \lambda\theta]
         + \sqrt{2\,lr\,T/N}\,(\epsilon_{\text{last}} + \epsilon)/2
 
-ε_last is that of the step before, computed again from its counter: nothing is kept. On a quadratic
+ε_last is that of the step before, computed again from its counter: nothing is kept. (Of a parameter
+that had no gradient there, it is that of its own last move; `kernel/rests.py`.) On a quadratic
 energy the variance is T/h at every lr: with r = 1−αh and σ² = 2αT, θ' = rθ + σ(ε_last+ε)/2 and
 Cov(θ, ε_last) = σ/2, so that Var = r²Var + σ²/2 + rσ²/2, that is αh(2−αh)·Var = αT(2−αh). Gradient
 noise of variance V adds αV/(2h(1−αh/2)), as it does to Euler.

@@ -19,6 +19,8 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Sampler
+from entropy_mcmc.samplers.kernel.rests import rests_of, share_rests
+from entropy_mcmc.samplers.sghmc import alone_update
 
 
 class SpreadReplicas(Sampler):
@@ -122,6 +124,9 @@ class SpreadReplicas(Sampler):
                 pulls = [self._broadcast(state["pull"], i) for i in range(self.num_replicas)]
                 self.state[p] |= {_pull(number): pull for number, pull in enumerate(pulls)}
                 self.state[p]["pull"] = torch.stack(pulls).sum(0)
+        for group in [group for group in self.param_groups if alone_update(group).pairs > 1]:
+            row = rests_of(group, self.current_replica)
+            share_rests(group, [self._broadcast(row, i) for i in range(self.num_replicas)])
         try:
             yield
         finally:

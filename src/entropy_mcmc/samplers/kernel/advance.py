@@ -37,17 +37,32 @@ def advance(
 
 
 def schedule_of(
-    update: Update, group: Mapping[str, Any], stream: int = 0, inner: int = 0
+    update: Update,
+    group: Mapping[str, Any],
+    stream: int = 0,
+    inner: int = 0,
+    left: int | None = None,
 ) -> noise.Schedule | None:
-    """Keys of a group's next step; a rule that averages noise takes those after it, too."""
+    """Keys of a group's next step; `left` as in `numbers_of`."""
     if not update.normals:
         return None
-    steps = range(group["step"], group["step"] + update.pairs)
+    steps = numbers_of(update, group["step"], left)
     if stream or inner:  # of draws that are asked for now and then, and of nested chains
         keys = [noise.step_schedule(group["seed"], step, stream, inner) for step in steps]
     else:
         keys = [_kept_schedule(group["seed"], step) for step in steps]
     return tuple(word for key in keys for word in key)
+
+
+def numbers_of(update: Update, step: int, left: int | None = None) -> tuple[int, ...]:
+    """Numbers of the noise in a step: its own, or the two that a rule averages.
+
+    Of these the first is the second of the move before. That is `step` where the last step moved
+    the same, else it is `left`.
+    """
+    if update.pairs == 1:
+        return (step,)
+    return (step if left is None else left, step + 1)
 
 
 def _kept_schedule(seed: int, step: int) -> tuple[int, ...]:

@@ -66,8 +66,15 @@ class Home(SideBySide):
 class Layout:
     """The parameters of a group that have a gradient, and the flat memory of their buckets."""
 
-    def __init__(self, params: Sequence[Tensor], index: dict[Tensor, int], rows: int = 1) -> None:
-        self.params, self._rows = list(params), rows
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        index: dict[Tensor, int],
+        rows: int = 1,
+        left: int | None = None,
+    ) -> None:
+        """`left` is the number of the noise of which half is left; None where none rested."""
+        self.params, self._rows, self.left = list(params), rows, left
         self.indices = [index[p] for p in params]
         self.slots = tuple(slot(index[p], p) for p in params)
         self.low = [p for p in params if p.dtype == torch.bfloat16]
@@ -263,6 +270,12 @@ class Known:
                 layout.take_gradients(grads)
                 laid_out.append((group, layout))
         return laid_out
+
+    def apart(self, params: Sequence[Tensor], left: int | None) -> Layout:
+        """A layout, for one step, of parameters whose last moves had the same number."""
+        layout = Layout(params, self.index, self._rows, left)
+        layout.take_gradients([p.grad for p in params if p.grad is not None])
+        return layout
 
     def layout(self, number: int, params: Sequence[Tensor]) -> Layout:
         """Layout of a group, by its number, whose parameters `params` have a gradient."""
