@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from entropy_mcmc import flatness
+from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.learning_coefficient import estimate
 from entropy_mcmc.flatness.localised import partition
 from learning_references import (
@@ -232,6 +233,68 @@ def test_rms_scale_is_invariant_under_rescaling(net):
     plain, scaled = net.of(net.model, **options), net.of(net.other, **options)
     assert scaled.lr == pytest.approx(plain.lr, rel=1e-4)
     assert scaled.value == pytest.approx(plain.value, rel=1e-3)
+
+
+class RescaledNeurons(Rescaled):
+    """The same function with each hidden neuron multiplied by a factor, which is divided again."""
+
+    factors = torch.tensor([8, 1 / 8, 3, 0.2], dtype=torch.float64)
+
+    def __init__(self):
+        super().__init__()
+        self.other.load_state_dict(self.model.state_dict())
+        with torch.no_grad():
+            self.other[0].weight.mul_(self.factors[:, None])
+            self.other[0].bias.mul_(self.factors)
+            self.other[2].weight.div_(self.factors)
+
+
+@pytest.fixture(scope="module")
+def neurons():
+    return RescaledNeurons()
+
+
+def test_weight_scale_is_invariant_under_rescaling_of_neurons(neurons, net):
+    """Step for step the same chain in u; "rms" is not, as its docstring says."""
+    torch.testing.assert_close(neurons.other(neurons.data[0]), neurons.model(neurons.data[0]))
+    options = {"lr": "auto", "localisation": 2.0, "steps": 200, "batch_size": 20}
+    for pair in (neurons, net):
+        plain = pair.of(pair.model, scale="weight", **options)
+        scaled = pair.of(pair.other, scale="weight", **options)
+        assert plain.value > 0.1
+        assert scaled.lr == pytest.approx(plain.lr, rel=1e-9)
+        assert scaled.value == pytest.approx(plain.value, rel=1e-9)
+        assert scaled.effect.values == pytest.approx(plain.effect.values, rel=1e-9)
+    by_tensor = [neurons.of(m, scale="rms", **options) for m in (neurons.model, neurons.other)]
+    assert by_tensor[1].value > 2 * by_tensor[0].value
+
+
+def test_weight_scale_by_the_closed_form():
+    """½ Σ a/(a+γ) with a = nβ·h·w²: a weight of 0 stays there and counts nothing."""
+    n, gamma, copies = 100, 5.0, 50
+    weights = torch.tensor([2.0, 1.0, 0.0, -0.5], dtype=torch.float64)
+    model = nn.Linear(4, copies, bias=False, dtype=torch.float64)
+    model.weight.data.copy_(weights)
+    x = torch.eye(4, dtype=torch.float64).repeat(n // 4, 1)
+    sampling = flatness.LocalSampling(
+        localisation=gamma, scale="weight", steps=400, burn_in=200, chains=2, batch_size=None
+    )
+    got = estimate(model, half_square, (x, model(x).detach()), sampling)
+    a = n / math.log(n) / 4 * weights.square()
+    ratio = a / (a + gamma) / (1 - got.step_size * (a + gamma) / 2)
+    expected = copies * float(ratio.sum() / 2)
+    # Seed 0: as above, the deviation of one copy over √(2 copies) bounds the error of its mean.
+    tolerance = 4 * copies * float(ratio.square().sum() / 2) ** 0.5 / math.sqrt(2 * copies)
+    assert abs(got.value - expected) < tolerance < 0.4 * expected
+
+
+def test_weight_scale_of_a_network_of_zeros_is_refused():
+    model = nn.Linear(2, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    sampling = flatness.LocalSampling(steps=20, scale="weight")
+    with pytest.raises(ConfigError, match="all weights are 0; use scale=None"):
+        estimate(model, half_square, (torch.randn(9, 2), torch.zeros(9, 1)), sampling)
 
 
 def test_scale_of_single_weights_and_of_a_zero_tensor():

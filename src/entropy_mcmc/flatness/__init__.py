@@ -1,8 +1,9 @@
 """Is the basin flat? Measures from (model, loss, data).
 
-`data` is (x, y) tensors or an iterable of batches that can be run through more than once;
-`loss(output, target)` is a mean over the batch. Batch norm is in evaluation mode, everything
-random takes a seed, and the model is left as it was.
+`data` is (x, y), tensors or NumPy arrays, a `TensorDataset` of both, or an iterable of batches
+that can be run through more than once, such as a `DataLoader`; `loss(output, target)` is a mean
+over the batch. Batch norm is in evaluation mode, everything random takes a seed, and the model is
+left as it was.
 """
 
 from entropy_mcmc.flatness.compare import Comparison, Row, Settings, compare

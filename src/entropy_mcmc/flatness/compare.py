@@ -14,26 +14,28 @@ from torch import nn
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.fisher import FisherDiagonal, fisher_diagonal
+from entropy_mcmc.flatness.given_data import Data, Source, is_pair
 from entropy_mcmc.flatness.hessian import (
     SpectralDensity,
     hessian_trace,
     spectral_density,
     top_eigenvalues,
 )
+from entropy_mcmc.flatness.input_checks import check_mean, tensors_for
 from entropy_mcmc.flatness.interpolation import Interpolation, interpolate_random
 from entropy_mcmc.flatness.learning_coefficient import LocalSampling, estimate
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     State,
+    check_state,
     classification_error,
-    is_pair,
     load,
     mean_over,
     restoring,
 )
 from entropy_mcmc.flatness.sharpness import sam_sharpness
 from entropy_mcmc.flatness.table import Sizes, table
+from entropy_mcmc.noise import draw_seed
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,12 @@ class Settings:
     rho: float = 0.05
     ascent_steps: int = 5
     chunk: int | None = None
-    seed: int = 0
+    seed: int | None = 0
     learning: LocalSampling | None = None  # of the local learning coefficient; None leaves it out
+
+    def __post_init__(self) -> None:
+        if self.seed is None:  # kept, so that all states get the same
+            object.__setattr__(self, "seed", draw_seed())
 
 
 @dataclass(frozen=True)
@@ -136,23 +142,28 @@ def compare(
     """
     if not states:
         raise ConfigError("states must name at least one state, got none")
+    for name, state in states.items():
+        check_state(model, state, f"state {name!r}")
     s = settings or Settings()
-    small = _in_batches(data if hessian_data is None else hessian_data, s.batch)
-    some = _first(test, s.test_rows)
+    source = tensors_for(model, data)
+    few = source if hessian_data is None else tensors_for(model, hessian_data)
+    whole = None if test is None else tensors_for(model, test)
+    small, some = _in_batches(few, s.batch), _first(whole, s.test_rows)
     rows, measured = [], {}
     with restoring(model):
         for name, state in states.items():
             load(model, state)
-            curves = _measure(model, loss, data, small, some, error, s)
-            row = _row(name, model, loss, data, small, test, error, s, curves)
-            rows.append(_with_learning(row, model, loss, data, s.learning))
+            check_mean(model, loss, source)
+            curves = _measure(model, loss, source, small, some, error, s)
+            row = _row(name, model, loss, source, small, whole, error, s, curves)
+            rows.append(_with_learning(row, model, loss, source, s.learning))
             measured[name] = curves
-    sizes = Sizes(_count(data), _count(small), s.rho, float(s.distances[-1]))
+    sizes = Sizes(_count(source), _count(small), s.rho, float(s.distances[-1]))
     return Comparison(rows, measured, sizes)
 
 
 def _with_learning(
-    row: Row, model: nn.Module, loss: Loss, data: Data, sampling: LocalSampling | None
+    row: Row, model: nn.Module, loss: Loss, data: Source, sampling: LocalSampling | None
 ) -> Row:
     if sampling is None:
         return row
@@ -178,14 +189,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _in_batches(data: Data, size: int) -> Data:
+def _in_batches(data: Source, size: int) -> Source:
     if not is_pair(data):
         return data
     x, y = data
     return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
 
 
-def _first(test: Data | None, rows: int) -> Data | None:
+def _first(test: Source | None, rows: int) -> Source | None:
     """Evenly spaced rows of a test set in memory; another one is used whole."""
     if test is None or not is_pair(test) or len(test[0]) <= rows:
         return test
@@ -193,16 +204,16 @@ def _first(test: Data | None, rows: int) -> Data | None:
     return test[0][index], test[1][index]
 
 
-def _count(data: Data) -> int:
+def _count(data: Source) -> int:
     return len(data[0]) if is_pair(data) else sum(len(x) for x, _ in data)
 
 
 def _measure(
     model: nn.Module,
     loss: Loss,
-    data: Data,
-    small: Data,
-    test: Data | None,
+    data: Source,
+    small: Source,
+    test: Source | None,
     error: Loss,
     s: Settings,
 ) -> Measured:
@@ -230,9 +241,9 @@ def _row(
     name: str,
     model: nn.Module,
     loss: Loss,
-    data: Data,
-    small: Data,
-    test: Data | None,
+    data: Source,
+    small: Source,
+    test: Source | None,
     error: Loss,
     s: Settings,
     curves: Measured,

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import check_count, check_not_negative, check_positive
+from entropy_mcmc.flatness.given_data import Data
+from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     generator,
     mean_over,
@@ -49,7 +50,7 @@ def local_entropy(
     temperature: float = 1.0,
     weight_decay: float = 0.0,
     samples: int = 1000,
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> LocalEntropy:
     """Monte Carlo estimate at the model's parameters, U = N·(L + ½λ‖θ‖²)."""
     check_count("samples", samples, least=2)
@@ -59,11 +60,12 @@ def local_entropy(
     start, draws = vector(model), generator(seed)
     logs = torch.empty(samples, dtype=torch.float64)
     with restoring(model):
+        source = checked(model, loss, data)
         for i in range(samples):
             noise = torch.randn(start.numel(), generator=draws).to(start)
             point = start + math.sqrt(spread) * noise
             move_to(model, point)
-            mean_energy = mean_over(model, loss, data) + decay / 2 * float(point @ point)
+            mean_energy = mean_over(model, loss, source) + decay / 2 * float(point @ point)
             logs[i] = -num_data * mean_energy / temperature
     kernel = start.numel() / 2 * math.log(2 * math.pi * spread)
     return _estimate(logs, kernel)

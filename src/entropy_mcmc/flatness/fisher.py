@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.flatness.given_data import Data
+from entropy_mcmc.flatness.input_checks import checked_data
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     batches,
+    check_measured,
     device_of,
     evaluating,
     parameters,
@@ -56,14 +58,16 @@ def fisher_diagonal(
     4.0
     """
     size = _chunk(model) if chunk is None else check_count("chunk", chunk)
-    gradients = _per_sample_gradients(model, loss)
+    # Every row is a batch of its own, of which the sum is the mean: `check_mean` has no say.
+    source, gradients = checked_data(model, data), _per_sample_gradients(model, loss)
     merged: FisherDiagonal | None = None
     with evaluating(model):
-        for x, y in batches(data, device_of(model), size):
+        for x, y in batches(source, device_of(model), size):
             part = _moments(gradients(x, y))
             merged = part if merged is None else _merge(merged, part)
     if merged is None:
         raise ConfigError("data must hold at least one sample, got none")
+    check_measured("the Fisher diagonal", merged.mean, source)
     return merged
 
 

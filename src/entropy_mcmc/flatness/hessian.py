@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+from entropy_mcmc.flatness.given_data import Data, Source
+from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     batches,
+    check_measured,
     device_of,
     evaluating,
     generator,
@@ -30,9 +32,14 @@ from entropy_mcmc.flatness.model_and_batches import (
 Array = NDArray[np.float64]
 
 
-@torch.enable_grad()
 def hessian_products(model: nn.Module, loss: Loss, data: Data, vectors: Tensor) -> Tensor:
     """H·v for every row v of `vectors` (k, d): one pass over the data for all k rows."""
+    return products(model, loss, checked(model, loss, data), vectors)
+
+
+@torch.enable_grad()
+def products(model: nn.Module, loss: Loss, data: Source, vectors: Tensor) -> Tensor:
+    """`hessian_products` of data that have been checked."""
     params = list(parameters(model).values())
     total, count = torch.zeros_like(vectors), 0
     with evaluating(model):
@@ -47,6 +54,7 @@ def hessian_products(model: nn.Module, loss: Loss, data: Data, vectors: Tensor) 
             count += len(x)
     if count == 0:
         raise ConfigError("data must hold at least one sample, got none")
+    check_measured("the Hessian", total, data)
     return total / count
 
 
@@ -67,7 +75,7 @@ def top_eigenvalues(
     *,
     which: str = "LA",
     tolerance: float = 1e-4,
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> Array:
     """The k largest eigenvalues, descending, by SciPy's implicitly restarted Lanczos.
 
@@ -81,14 +89,14 @@ def top_eigenvalues(
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     check_choice("which", which, ("LA", "LM", "SA"))
-    point = vector(model)
+    source, point = checked(model, loss, data), vector(model)
     d = point.numel()
     if check_count("k", k) >= d:
         raise ConfigError(f"k must be less than the number of parameters {d}, got k={k}")
 
     def product(v: Array) -> Array:
         tensor = torch.from_numpy(np.ascontiguousarray(v, dtype=np.float64)).reshape(1, -1)
-        out = hessian_products(model, loss, data, tensor.to(point.device, point.dtype))
+        out = products(model, loss, source, tensor.to(point.device, point.dtype))
         return np.asarray(out[0].double().cpu())
 
     operator: Any = LinearOperator((d, d), matvec=product, dtype=np.float64)
@@ -107,17 +115,17 @@ class TraceEstimate:
 
 
 def hessian_trace(
-    model: nn.Module, loss: Loss, data: Data, *, probes: int = 32, seed: int = 0
+    model: nn.Module, loss: Loss, data: Data, *, probes: int = 32, seed: int | None = 0
 ) -> TraceEstimate:
     """Trace by Hutchinson: the mean of vᵀHv over random signs v."""
     check_count("probes", probes, least=2, remedy="one probe has no standard error")
     signs = _signs(model, probes, seed)
-    draws = (signs * hessian_products(model, loss, data, signs)).sum(1)
+    draws = (signs * products(model, loss, checked(model, loss, data), signs)).sum(1)
     error = float(draws.std()) / math.sqrt(probes)
     return TraceEstimate(float(draws.mean()), error, probes)
 
 
-def _signs(model: nn.Module, probes: int, seed: int) -> Tensor:
+def _signs(model: nn.Module, probes: int, seed: int | None) -> Tensor:
     point = vector(model)
     bits = torch.randint(0, 2, (probes, point.numel()), generator=generator(seed))
     return (2 * bits - 1).to(point)
@@ -172,7 +180,7 @@ def spectral_density(
     steps: int = 64,
     grid: Array | None = None,
     width: float | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> SpectralDensity:
     """Spectral density by stochastic Lanczos quadrature.
 
@@ -180,9 +188,10 @@ def spectral_density(
     components of its eigenvectors); the density is their sum smoothed by Gaussians of standard
     deviation `width` (default: 1 % of the range). Holds `steps` vectors of d numbers.
     """
+    source = checked(model, loss, data)
 
     def product(v: Tensor) -> Tensor:
-        return hessian_products(model, loss, data, v.unsqueeze(0))[0]
+        return products(model, loss, source, v.unsqueeze(0))[0]
 
     parts = [
         quadrature(*lanczos(product, start, steps))

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count
+from entropy_mcmc.flatness.given_data import Data, Source
+from entropy_mcmc.flatness.input_checks import checked, checked_data
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     Refresh,
     State,
@@ -98,7 +99,7 @@ def interpolate_random(
     test: Data | None = None,
     error: Loss = classification_error,
     refresh: Refresh = "fixed",
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> Interpolation:
     """Loss along lines from θ in random directions; `error` is measured on `test` if given.
 
@@ -114,7 +115,8 @@ def interpolate_random(
     unit = "Euclidean distance" if normalise == "euclidean" else "norm of each filter"
     start = vector(model)
     with restoring(model):
-        rows = [_along(model, loss, data, start, v, scales, test, error, refresh) for v in lines]
+        sets = _checked_sets(model, loss, data, test)
+        rows = [_along(model, loss, sets, start, v, scales, error, refresh) for v in lines]
     return _result(scales, rows, unit, refresh)
 
 
@@ -143,21 +145,26 @@ def interpolate_between(
     scales = np.asarray(list(fractions), dtype=np.float64) * length
     with restoring(model):
         load(model, start)
-        row = _along(model, loss, data, origin, gap / length, scales, test, error, refresh)
+        sets = _checked_sets(model, loss, data, test)
+        row = _along(model, loss, sets, origin, gap / length, scales, error, refresh)
     return _result(scales, [row], "Euclidean distance", refresh)
 
 
 _Row = tuple[list[float], list[float]]
+_Sets = tuple[Source, Source | None]  # training and test data
+
+
+def _checked_sets(model: nn.Module, loss: Loss, data: Data, test: Data | None) -> _Sets:
+    return checked(model, loss, data), None if test is None else checked_data(model, test)
 
 
 def _along(
     model: nn.Module,
     loss: Loss,
-    data: Data,
+    sets: _Sets,
     origin: Tensor,
     direction: Tensor,
     scales: Array,
-    test: Data | None,
     error: Loss,
     refresh: Refresh,
 ) -> _Row:
@@ -166,9 +173,9 @@ def _along(
     for scale in scales:
         move_to(model, origin + float(scale) * direction)
         refreshed(model, refresh)
-        losses.append(mean_over(model, loss, data))
-        if test is not None:
-            errors.append(mean_over(model, error, test))
+        losses.append(mean_over(model, loss, sets[0]))
+        if sets[1] is not None:
+            errors.append(mean_over(model, error, sets[1]))
     return losses, errors
 
 

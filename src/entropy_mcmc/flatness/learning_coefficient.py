@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+from entropy_mcmc.flatness.given_data import Data
+from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.learning_estimate import LearningCoefficient, summarise
 from entropy_mcmc.flatness.localisation_effect import localisation_effect
 from entropy_mcmc.flatness.localised import (
@@ -32,19 +34,20 @@ from entropy_mcmc.flatness.localised import (
     Target,
     curvature_nodes,
     partition,
-    run_chain,
+    run_chains,
     start_losses,
 )
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
+    check_measured,
     device_of,
     generator,
-    move_to,
     parameters,
     restoring,
     vector,
 )
+from entropy_mcmc.flatness.stacked_chains import run_stack
+from entropy_mcmc.noise import draw_seed
 
 Scale = str | Mapping[str, Tensor | float]
 AUTO_STEP = 0.1  # α times the largest curvature of the energy: 5 % too much along that direction
@@ -63,9 +66,12 @@ class LocalSampling:
     steps: int = 2000
     burn_in: int | None = None
     batch_size: int | None = 256
-    seed: int = 0
+    seed: int | None = 0
+    stacked: bool = False
 
     def __post_init__(self) -> None:
+        if self.seed is None:  # kept, so that all networks of a table get the same
+            object.__setattr__(self, "seed", draw_seed())
         check_positive("localisation", self.localisation)
         check_count("chains", self.chains)
         check_count("steps", self.steps, least=2)
@@ -94,7 +100,8 @@ def local_learning_coefficient(
     steps: int = 2000,
     burn_in: int | None = None,
     batch_size: int | None = 256,
-    seed: int = 0,
+    seed: int | None = 0,
+    stacked: bool = False,
 ) -> LearningCoefficient:
     """Estimate the local learning coefficient at the model's parameters.
 
@@ -106,12 +113,15 @@ def local_learning_coefficient(
     Args:
         model: A trained network.
         loss: Mean loss over a batch: a negative log likelihood, for λ to mean what theory says.
-        data: Training data: (x, y), or an iterable of batches, which are held in memory.
+        data: Training data: (x, y) as tensors or NumPy arrays, a `TensorDataset` of both, or an
+            iterable of batches such as a `DataLoader`, which are held in memory.
         localisation: γ, a convention. A direction of curvature nβh well above γ counts ½, one well
             below 0; with lr="auto" the result's `effect` says how the value moves with γ.
-        scale: Units of the weights in the localisation and in the step: None for 1, "rms" for the
-            root mean square of each tensor (then rescaling the layers of a ReLU network changes
-            nothing), or a value per parameter name (1 for the others).
+        scale: Units of the weights in the localisation and in the step. None: 1. "rms": the root
+            mean square of each tensor; rescaling whole layers of a ReLU network then changes
+            nothing, rescaling single neurons does. "weight": the size of each weight; rescaling
+            neurons then changes nothing, either, and a weight of 0 stays 0. Or a value per
+            parameter name (1 for the others).
         lr: Learning rate on the mean loss, in the scaled weights; "auto" sets the step α to a
             tenth of the inverse of the largest curvature, nβh + γ, at the trained weights.
         temperature: T = 1/β; log n by default.
@@ -120,7 +130,10 @@ def local_learning_coefficient(
         steps: Steps of each chain.
         burn_in: Steps before the first draw; half of them by default.
         batch_size: Rows per step; None takes all. An iterable keeps its own batches.
-        seed: Of the noise and the batches.
+        seed: Of the noise and the batches; None draws one from torch's default generator.
+        stacked: Whether all chains are moved at once, as one stack of networks: the same numbers
+            but for rounding, and faster for a small feed-forward network (linear layers,
+            activations, batch norm, dropout); another one is refused.
 
     >>> model, x = nn.Linear(2, 1, bias=False), torch.eye(2).repeat(50, 1)
     >>> def loss(output, target):
@@ -141,6 +154,7 @@ def local_learning_coefficient(
         burn_in=burn_in,
         batch_size=batch_size,
         seed=seed,
+        stacked=stacked,
     )
     result = estimate(model, loss, data, sampling)
     if result.warnings:
@@ -153,16 +167,17 @@ def estimate(
     model: nn.Module, loss: Loss, data: Data, sampling: LocalSampling
 ) -> LearningCoefficient:
     """`local_learning_coefficient` without the `UserWarning`, for tables of many networks."""
-    center, traces = vector(model), []
+    run = run_stack if sampling.stacked else run_chains
     with restoring(model):
-        parts = partition(data, sampling.batch_size, device_of(model), sampling.seed)
-        target = _target(model, loss, parts, sampling)
+        source = checked(model, loss, data)
+        parts = partition(source, sampling.batch_size, device_of(model), sampling.seed)
         starts = start_losses(model, loss, parts)
-        for seed in _seeds(sampling):
-            move_to(model, center)
-            traces.append(run_chain(model, loss, parts, starts, target, sampling.warm_up, seed))
+        check_measured("the loss", sum(starts), source)
+        target = _target(model, loss, parts, sampling)
+        seeds = _seeds(sampling)
+        traces = run(model, loss, parts, starts, target, sampling.warm_up, seeds)
     mean = sum(s * rows for s, rows in zip(starts, parts.sizes, strict=True)) / parts.rows
-    return summarise(traces, target, sampling.warm_up, mean, center.numel())
+    return summarise(traces, target, sampling.warm_up, mean, vector(model).numel())
 
 
 def _seeds(sampling: LocalSampling) -> list[int]:
@@ -197,7 +212,9 @@ def _scales(model: nn.Module, scale: Scale | None) -> list[Tensor]:
     if scale is None:
         return [torch.ones(()) for _ in named]
     if isinstance(scale, str):
-        check_choice("scale", scale, ("rms",))
+        check_choice("scale", scale, ("rms", "weight"))
+        if scale == "weight":
+            return _sizes(named.values())
         return [_root_mean_square(p, vector(model)) for p in named.values()]
     unknown = sorted(set(scale) - set(named))
     if unknown:
@@ -212,6 +229,17 @@ def _scales(model: nn.Module, scale: Scale | None) -> list[Tensor]:
                 f"{tuple(p.shape)}, got shape {tuple(s.shape)} and least value {float(s.min())}"
             )
     return values
+
+
+def _sizes(weights: Iterable[Tensor]) -> list[Tensor]:
+    """|w| of each weight: whatever multiplies a weight multiplies its scale, too."""
+    sizes = [p.detach().abs() for p in weights]
+    if not any(bool(size.any()) for size in sizes):
+        raise ConfigError(
+            "scale='weight' holds weights of 0 where they are, and all weights are 0; use "
+            "scale=None or 'rms'"
+        )
+    return sizes
 
 
 def _root_mean_square(p: Tensor, whole: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,18 +23,17 @@ from torch import Tensor, nn
 
 from entropy_mcmc.diagnostics import configurational_temperature
 from entropy_mcmc.errors import ConfigError, check_count
-from entropy_mcmc.flatness.hessian import hessian_products, lanczos, quadrature
+from entropy_mcmc.flatness.given_data import Batch, Source, is_pair
+from entropy_mcmc.flatness.hessian import lanczos, products, quadrature
 from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.model_and_batches import (
-    Batch,
-    Data,
     Loss,
     batches,
     device_of,
     generator,
-    is_pair,
-    mean_over,
+    move_to,
     parameters,
+    plain_mean,
     vector,
 )
 from entropy_mcmc.samplers import SGLD
@@ -65,6 +65,17 @@ class Target:
         """α = lr/(nβ), the step on the energy nβL + ½γ‖u‖²."""
         return self.lr / self.inverse
 
+    @property
+    def sampler_settings(self) -> dict[str, Any]:
+        """Of `SGLD` in u, whose prior is the localisation."""
+        return {
+            "lr": self.lr,
+            "num_data": self.num_data,
+            "temperature": self.temperature,
+            "weight_decay": self.localisation / self.inverse,
+            "check_every": 0,  # the loss is looked at in every step
+        }
+
 
 @dataclass(frozen=True)
 class MiniBatches:
@@ -93,7 +104,9 @@ class MiniBatches:
         return taken
 
 
-def partition(data: Data, batch_size: int | None, device: torch.device, seed: int) -> MiniBatches:
+def partition(
+    data: Source, batch_size: int | None, device: torch.device, seed: int | None
+) -> MiniBatches:
     """Shuffled rows of (x, y) in batches; an iterable keeps its own batches, held in memory."""
     if is_pair(data) and batch_size is not None and batch_size < len(data[0]):
         x, y = data
@@ -110,11 +123,11 @@ def partition(data: Data, batch_size: int | None, device: torch.device, seed: in
 
 def start_losses(model: nn.Module, loss: Loss, parts: MiniBatches) -> list[float]:
     """The loss of every batch at w*: subtracted from the same batch's loss along the chain."""
-    return [mean_over(model, loss, parts.get(i)) for i in range(len(parts.sizes))]
+    return [plain_mean(model, loss, parts.get(i)) for i in range(len(parts.sizes))]
 
 
 def curvature_nodes(
-    model: nn.Module, loss: Loss, data: Data, scale: Sequence[Tensor], seed: int
+    model: nn.Module, loss: Loss, data: Source, scale: Sequence[Tensor], seed: int | None
 ) -> tuple[Floats, Floats]:
     """Curvatures of the mean loss in u and how many directions each stands for, by Lanczos.
 
@@ -126,7 +139,7 @@ def curvature_nodes(
     flat = torch.cat([(torch.ones_like(p) * s.to(p)).reshape(-1) for p, s in pairs])
 
     def product(v: Tensor) -> Tensor:
-        return flat * hessian_products(model, loss, data, (flat * v)[None])[0]
+        return flat * products(model, loss, data, (flat * v)[None])[0]
 
     start = torch.randn(point.numel(), generator=generator(seed)).to(point)
     diagonal, off = lanczos(product, start, LANCZOS_STEPS)
@@ -151,7 +164,27 @@ class Trace:
     diverged: int = 0
 
 
-def run_chain(
+def run_chains(
+    model: nn.Module,
+    loss: Loss,
+    parts: MiniBatches,
+    starts: Sequence[float],
+    target: Target,
+    burn_in: int,
+    seeds: Sequence[int],
+) -> list[Trace]:
+    """A chain for each seed, one after another, from w*, the model's parameters.
+
+    `starts` are the losses of the batches at w*. The model is left where the last chain ended.
+    """
+    center, traces = vector(model), []
+    for seed in seeds:
+        move_to(model, center)
+        traces.append(_run_chain(model, loss, parts, starts, target, burn_in, seed))
+    return traces
+
+
+def _run_chain(
     model: nn.Module,
     loss: Loss,
     parts: MiniBatches,
@@ -160,19 +193,10 @@ def run_chain(
     burn_in: int,
     seed: int,
 ) -> Trace:
-    """One chain from w*, the model's parameters; they are left where the chain ended."""
     weights = list(parameters(model).values())
     center = [p.detach().clone() for p in weights]
-    moved = [nn.Parameter(torch.zeros_like(p, dtype=_at_least_single(p))) for p in weights]
-    sampler = SGLD(
-        moved,
-        lr=target.lr,
-        num_data=target.num_data,
-        temperature=target.temperature,
-        weight_decay=target.localisation / target.inverse,
-        seed=seed,
-        check_every=0,  # the loss is looked at in every step
-    )
+    moved = [zeros_like(p) for p in weights]
+    sampler = SGLD(moved, seed=seed, **target.sampler_settings)
     excess: list[float] = []
     distance: list[float] = []
     heat: list[float] = []
@@ -187,7 +211,7 @@ def run_chain(
             distance.append(sum(float(u.detach().square().sum()) for u in moved))
             heat.append(configurational_temperature(sampler).value)
         sampler.step()
-        _show(weights, center, target.scale, moved)
+        show(weights, center, target.scale, moved)
     return Trace(excess, distance, heat)
 
 
@@ -205,16 +229,18 @@ def loss_and_gradients(model: nn.Module, loss: Loss, batch: Batch) -> tuple[floa
 
 
 @torch.no_grad()
-def _show(
+def show(
     weights: Sequence[Tensor],
     center: Sequence[Tensor],
     scale: Sequence[Tensor],
     moved: Sequence[Tensor],
 ) -> None:
-    """Write w* + s·u into the model."""
+    """Write w* + s·u into the weights."""
     for p, c, s, u in zip(weights, center, scale, moved, strict=True):
         p.copy_(c + s.to(u) * u)
 
 
-def _at_least_single(p: Tensor) -> torch.dtype:
-    return torch.float64 if p.dtype == torch.float64 else torch.float32
+def zeros_like(p: Tensor) -> nn.Parameter:
+    """Where a chain begins, in at least single precision."""
+    dtype = torch.float64 if p.dtype == torch.float64 else torch.float32
+    return nn.Parameter(torch.zeros_like(p, dtype=dtype))

@@ -2,68 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias, TypeGuard, cast
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.errors import ConfigError, NonFiniteError, check_count
+from entropy_mcmc.flatness.given_data import (
+    Batch,
+    Data,
+    Source,
+    as_tensors,
+    is_pair,
+    pairs,
+    refuse_non_finite,
+)
+from entropy_mcmc.noise import draw_seed
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-Batch: TypeAlias = tuple[Tensor, Tensor]
-Data: TypeAlias = Batch | Iterable[Batch]
 State: TypeAlias = Mapping[str, Tensor]
 Refresh: TypeAlias = str | Callable[[nn.Module], object]
 
 _BATCH = 256
 
 
-def batches(data: Data, device: torch.device, size: int = _BATCH) -> Iterator[Batch]:
+def batches(data: Source, device: torch.device, size: int = _BATCH) -> Iterator[Batch]:
     """Batches of at most `size` on `device`, from (x, y) tensors or an iterable of batches."""
-    for x, y in _source(data):
+    for x, y in pairs(data):
         for part in zip(torch.split(x, size), torch.split(y, size), strict=True):
             yield part[0].to(device), part[1].to(device)
 
 
-def is_pair(data: Data) -> TypeGuard[Batch]:
-    """Whether the data are (x, y) tensors, and not an iterable of batches."""
-    return isinstance(data, (tuple, list)) and len(data) == 2 and all(map(torch.is_tensor, data))
-
-
-def _source(data: Data) -> Iterable[Batch]:
-    if is_pair(data):
-        if len(data[0]) != len(data[1]):
-            raise ConfigError(
-                f"x and y must be equally long, got {len(data[0])} and {len(data[1])}"
-            )
-        return [cast(Batch, tuple(data))]
-    if iter(data) is data:
-        raise ConfigError(
-            f"data must be iterable more than once, got {type(data).__name__}; "
-            "pass (x, y) tensors, a list of batches or a DataLoader"
-        )
-    return cast(Iterable[Batch], data)
-
-
-def subset(data: Batch, count: int, *, seed: int = 0) -> Batch:
+def subset(data: Data, count: int, *, seed: int | None = 0) -> Batch:
     """A fixed random subset of (x, y): the same for every state that is compared.
 
     >>> x, y = subset((torch.arange(10.0), torch.arange(10)), 3)
     >>> len(x), torch.equal(x, y.float())
     (3, True)
     """
-    x, y = data
+    pair = as_tensors(data, torch.get_default_dtype())
+    if not is_pair(pair):
+        raise ConfigError(f"data must be (x, y), got {type(data).__name__}, whose rows are unknown")
+    x, y = pair
     if check_count("count", count) > len(x):
         raise ConfigError(f"count must be at most {len(x)}, the size of the data, got {count}")
     index = torch.randperm(len(x), generator=generator(seed))[:count].sort().values
     return x[index.to(x.device)], y[index.to(y.device)]
 
 
-def generator(seed: int) -> torch.Generator:
-    """A CPU generator: the same numbers on every device."""
-    return torch.Generator().manual_seed(seed)
+def generator(seed: int | None) -> torch.Generator:
+    """A CPU generator: the same numbers on every device; None draws a seed from torch's own."""
+    return torch.Generator().manual_seed(draw_seed() if seed is None else seed)
 
 
 def parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -79,16 +71,33 @@ def device_of(model: nn.Module) -> torch.device:
     return next(iter(parameters(model).values())).device
 
 
+def check_weights(weights: Mapping[str, Tensor], owner: str) -> None:
+    """Refuse NaN or infinity among named weights."""
+    for name, p in weights.items():
+        bad = int((~p.detach().isfinite()).sum())
+        if bad:
+            raise NonFiniteError(
+                f"{owner} must have finite weights, got NaN or infinity in {bad} of the "
+                f"{p.numel()} of {name!r}; use weights from before the training diverged"
+            )
+
+
 def vector(model: nn.Module) -> Tensor:
     """θ as one flat tensor (a copy)."""
     return torch.cat([p.detach().reshape(-1) for p in parameters(model).values()])
 
 
-def state_vector(model: nn.Module, state: State) -> Tensor:
-    """The same for a stored state, in the model's order, device and dtype."""
+def check_state(model: nn.Module, state: State, owner: str = "a state") -> None:
+    """Refuse a stored state without all trainable parameters, or with NaN or infinity in them."""
     missing = [name for name in parameters(model) if name not in state]
     if missing:
-        raise ConfigError(f"state must hold every trainable parameter, missing {missing[:3]}")
+        raise ConfigError(f"{owner} must hold every trainable parameter, missing {missing[:3]}")
+    check_weights({name: state[name] for name in parameters(model)}, owner)
+
+
+def state_vector(model: nn.Module, state: State) -> Tensor:
+    """The same for a stored state, in the model's order, device and dtype."""
+    check_state(model, state)
     return torch.cat([state[name].reshape(-1).to(p) for name, p in parameters(model).items()])
 
 
@@ -157,9 +166,20 @@ def refresh_name(refresh: Refresh) -> str:
     return "fixed"
 
 
+def mean_over(model: nn.Module, score: Loss, data: Source) -> float:
+    """Mean over all samples of a score that is a mean over its batch.
+
+    It may be NaN or infinite, far away from the trained weights, unless the data are.
+    """
+    mean = plain_mean(model, score, data)
+    if not math.isfinite(mean):
+        refuse_non_finite(data)
+    return mean
+
+
 @torch.no_grad()
-def mean_over(model: nn.Module, score: Loss, data: Data) -> float:
-    """Mean over all samples of a score that is a mean over its batch."""
+def plain_mean(model: nn.Module, score: Loss, data: Source) -> float:
+    """`mean_over` whatever the data hold."""
     total, count = 0.0, 0
     for x, y in batches(data, device_of(model)):
         total += float(score(model(x), y)) * len(x)
@@ -170,7 +190,7 @@ def mean_over(model: nn.Module, score: Loss, data: Data) -> float:
 
 
 @torch.enable_grad()
-def mean_gradient(model: nn.Module, loss: Loss, data: Data) -> Tensor:
+def mean_gradient(model: nn.Module, loss: Loss, data: Source) -> Tensor:
     """∇ of the mean loss as one flat tensor; `.grad` is not touched."""
     params = list(parameters(model).values())
     total, count = torch.zeros_like(vector(model)), 0
@@ -181,6 +201,18 @@ def mean_gradient(model: nn.Module, loss: Loss, data: Data) -> Tensor:
         total += torch.cat([g.reshape(-1) for g in grads]) * len(x)
         count += len(x)
     return total / count
+
+
+def check_measured(what: str, value: Tensor | float, data: Source) -> None:
+    """Refuse a measure at finite weights that is NaN or infinite, with its place in the data."""
+    if bool(value.isfinite().all()) if isinstance(value, Tensor) else math.isfinite(value):
+        return
+    refuse_non_finite(data)
+    raise NonFiniteError(
+        f"{what} is NaN or infinite at the model's weights, though these and the data are finite; "
+        "look at the loss (a logarithm of 0, a root at 0) and at buffers, such as those of batch "
+        "norm"
+    )
 
 
 def classification_error(output: Tensor, target: Tensor) -> Tensor:

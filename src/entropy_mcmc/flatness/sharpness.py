@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import check_count, check_positive
+from entropy_mcmc.flatness.given_data import Data
+from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
+    check_measured,
     mean_gradient,
     mean_over,
     move_to,
@@ -44,15 +46,17 @@ def sam_sharpness(
     radius, start = check_positive("rho", rho), vector(model)
     check_count("steps", steps, least=0)
     with restoring(model):
-        base = mean_over(model, loss, data)
-        offset = radius * _unit(mean_gradient(model, loss, data))
+        source = checked(model, loss, data)
+        base = mean_over(model, loss, source)
+        check_measured("the loss", base, source)
+        offset = radius * _unit(mean_gradient(model, loss, source))
         move_to(model, start + offset)
-        first = best = mean_over(model, loss, data) - base
+        first = best = mean_over(model, loss, source) - base
         for _ in range(steps):
-            climbed = offset + radius / 2 * _unit(mean_gradient(model, loss, data))
+            climbed = offset + radius / 2 * _unit(mean_gradient(model, loss, source))
             offset = climbed * min(1.0, radius / max(float(climbed.norm()), 1e-38))
             move_to(model, start + offset)
-            best = max(best, mean_over(model, loss, data) - base)
+            best = max(best, mean_over(model, loss, source) - base)
     return Sharpness(radius, base, first, best)
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_count, check_not_negative
+from entropy_mcmc.flatness.given_data import Data, Source
+from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.model_and_batches import (
-    Data,
     Loss,
     Refresh,
     State,
@@ -73,7 +74,9 @@ def loss_surface(
     x, y = (_axis(shown[:, i], extra, resolution) for i in (0, 1))
     with restoring(model):
         load(model, points[0])
-        values = [_loss_at(model, loss, data, origin, axes, (a, b), refresh) for b in y for a in x]
+        source = checked(model, loss, data)
+        places = [(float(a), float(b)) for b in y for a in x]
+        values = [_loss_at(model, loss, source, origin, axes, place, refresh) for place in places]
     grid = np.array(values).reshape(len(y), len(x))
     names = tuple(named)
     return Surface(x, y, grid, corners, placed, residuals, names, refresh_name(refresh))
@@ -107,13 +110,13 @@ def _axis(values: Array, extra: float, resolution: int) -> Array:
 def _loss_at(
     model: nn.Module,
     loss: Loss,
-    data: Data,
+    data: Source,
     origin: Tensor,
     axes: Tensor,
     place: tuple[float, float],
     refresh: Refresh,
 ) -> float:
     refresh_name(refresh)
-    move_to(model, origin + float(place[0]) * axes[0] + float(place[1]) * axes[1])
+    move_to(model, origin + place[0] * axes[0] + place[1] * axes[1])
     refreshed(model, refresh)
     return mean_over(model, loss, data)
