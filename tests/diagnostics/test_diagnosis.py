@@ -136,7 +136,7 @@ def test_replicas_are_chains_of_their_own_by_default(tmp_path):
     theta, guide = told.roles
     assert (theta.mixing.draws, theta.mixing.chains, theta.replicas) == (16, 4, 2)
     assert (guide.mixing.draws, guide.mixing.chains, guide.replicas) == (8, 2, 1)
-    assert "16 draws in 4 cycles of 2 replicas" in str(told)
+    assert "16 draws of 2 replicas in 2 cycles, " in str(told)
     assert [a.groups for a in theta.agreements] == ["replicas", "cycles"]
     assert [a.groups for a in guide.agreements] == ["cycles"]
     assert theta.agreements[0].verdict == "differ"

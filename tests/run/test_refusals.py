@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -273,20 +274,20 @@ def test_a_hung_process_is_not_waited_for_beyond_the_timeout():
 
 
 def test_a_process_that_works_is_waited_for(monkeypatch):
-    import time
-
-    peers, said = silent_peers(0.2), []
-    sleep = time.sleep
+    """By a clock of its own: on a loaded machine 0.02 s of sleep may last 0.3 s."""
+    peers, now, said = silent_peers(0.2), [100.0], []
 
     def working(seconds):
-        peers._last[1] = time.monotonic()  # what the listening thread does at WORKING
+        now[0] += seconds
+        peers._last[1] = now[0]  # what the listening thread does at WORKING
         said.append(WORKING)
-        sleep(seconds)
         if len(said) > 40:  # four times the timeout
             peers._heard[1] = 0
 
-    monkeypatch.setattr("entropy_mcmc.run.other_processes.time.sleep", working)
+    clock = SimpleNamespace(sleep=working, monotonic=lambda: now[0])
+    monkeypatch.setattr("entropy_mcmc.run.other_processes.time", clock)
     peers.wait("ok")
+    assert now[0] > 100.0 + 4 * peers.timeout
 
 
 def test_deep_json_of_a_checkpoint(tmp_path):

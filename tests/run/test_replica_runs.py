@@ -98,7 +98,7 @@ def test_the_command_gives_scores_a_diagnosis_and_a_page(digits):
     (theta,) = stored["roles"]
     assert (theta["mixing"]["draws"], theta["mixing"]["chains"]) == (32, 4)
     assert theta["replicas"] == 4
-    assert "32 draws in 4 cycles of 4 replicas" in text
+    assert "32 draws of 4 replicas in 1 cycle, " in text
     assert {a["groups"] for a in theta["agreements"]} == {"replicas"}
     assert theta["weights"]["within"] > 0
 
@@ -293,6 +293,42 @@ def test_refusals(tmp_path, change, message):
     config = replicas_config(tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
         run(replace(config, **change))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"replicas": 5, "batch_size": 32},
+            r"^schedule.epochs=1 gives 2 gradients \(mini-batches of data.batch_size=32\), fewer "
+            "than the 5 that one round of replicas=5 needs; use more epochs, smaller batches or "
+            "fewer replicas$",
+        ),
+        (
+            {"replicas": 3, "batch_size": 16, "cycles": 2},
+            "gives 4 .*, fewer than the 6 that one round of replicas=3 in each of 2 cycles needs; "
+            "use more epochs, smaller batches, fewer replicas or fewer cycles$",
+        ),
+        (
+            {"replicas": 2, "batch_size": 16},
+            "gives 4 .*, which is 2 rounds of replicas=2 for each cycle, and schedule.burn_in=0.75 "
+            "leaves none for a sample; use .* fewer replicas or a smaller burn_in$",
+        ),
+        (
+            {"batch_size": 64},
+            "gives 1 gradient .*, which is one step for each cycle, and .*burn_in",
+        ),
+        (
+            {"method": "sgd", "batch_size": 64, "burn_in": 0.5},
+            "which is one step for each cycle, and schedule.burn_in=0.5 leaves none",
+        ),
+    ],
+)
+def test_a_budget_too_small_for_a_sample_is_refused_in_its_own_words(options, message):
+    """And not by a number of samples that nobody gave."""
+    data, _ = tiny_data()
+    with pytest.raises(ConfigError, match=message):
+        sample(tiny_model(), data, epochs=1, **options)
 
 
 @pytest.mark.parametrize(

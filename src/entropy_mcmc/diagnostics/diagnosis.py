@@ -57,7 +57,7 @@ class RoleDiagnosis:
 
     Attributes:
         role: "theta" or "guide".
-        mixing: ESS and R-hat of predictions, by cycles.
+        mixing: ESS and R-hat of predictions, by cycles, of each replica where there are several.
         weights: Distances of weights.
         predictions: Distances of predictions; `compared` says which.
         compared: What the distance of predictions is.
@@ -76,11 +76,6 @@ class RoleDiagnosis:
     moved: float | None = None
     constant: float = 0.0
     replicas: int = 1
-
-    @property
-    def cycles(self) -> str:
-        """What the groups of draws are called whose mixing was measured."""
-        return "cycles" if self.replicas == 1 else f"cycles of {self.replicas} replicas"
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class Diagnosis:
             pair = self.theta_temperature
             rows.append(("of θ itself", f"{pair.reading} from {pair.cost}"))
         for entry in self.roles:
-            rows.append((entry.role, entry.mixing.brief(entry.cycles)))
+            rows.append((entry.role, entry.mixing.brief("cycles", entry.replicas)))
             rows.append(("  weights", f"distance {entry.weights}"))
             rows.append(("  predictions", f"{entry.compared} {entry.predictions}"))
         rows += [(f"[{item.severity}]", item.sentence) for item in self.advice]

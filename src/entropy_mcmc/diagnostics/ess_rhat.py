@@ -46,10 +46,15 @@ class Mixing:
     def __str__(self) -> str:
         return "; ".join([self.brief(), *self.notes])
 
-    def brief(self, groups: str = "chains") -> str:
-        """The numbers without the notes; `groups` is what the chains are called."""
-        own = groups.removesuffix("s") if self.chains == 1 else groups
-        parts = [f"{self.draws} draws in {self.chains} {own}, {self.functions} predictions"]
+    def brief(self, groups: str = "chains", replicas: int = 1) -> str:
+        """The numbers without the notes; `groups` is what the chains are called.
+
+        Of `replicas` each counts as a chain: so many chains are one of what is counted here.
+        """
+        count = -(-self.chains // replicas)
+        own = groups.removesuffix("s") if count == 1 else groups
+        drawn = f"{self.draws} draws" + (f" of {replicas} replicas" if replicas > 1 else "")
+        parts = [f"{drawn} in {count} {own}, {self.functions} predictions"]
         if self.ess:
             parts.append(f"ESS {self.ess[0]:.1f} at worst, {self.ess[1]:.1f} in the median")
         if self.rhat:

@@ -173,6 +173,8 @@ def _of_recipe(config: RunConfig, method: Method, recipe: Recipe) -> dict[str, A
     always = config.schedule.eta_end is not None or config.compute.strategy == "replicas"
     if "coupled" in method.sampler.entries and not always:
         names.append("coupled")
+    # A budget too small for one sample is refused when the cycles are known.
+    options["samples_per_cycle"] = max(1, options["samples_per_cycle"])
     return {name: options[name] for name in names}
 
 

@@ -16,13 +16,49 @@ def cycle_steps(config: RunConfig, steps_per_epoch: int) -> int:
     cycles = config.schedule.cycles
     assert cycles is not None
     gradients = config.schedule.epochs * steps_per_epoch
-    length = gradients // (gradients_per_step(config) * cycles)
+    needed = gradients_per_step(config) * cycles
+    length = gradients // needed
     if length < 1:
+        each = f" in each of {cycles} cycles" if cycles > 1 else ""
         raise ConfigError(
-            f"schedule.epochs={config.schedule.epochs} gives {gradients} gradients, too few for "
-            f"{cycles} cycles; use more epochs, smaller batches or fewer cycles"
+            f"{_budget(config, gradients)}, fewer than the {needed} that {_turns(config, 1)}{each} "
+            f"needs; use {_more(config, cycles)}"
         )
+    _check_noisy(config, gradients, length)
     return length
+
+
+def _check_noisy(config: RunConfig, gradients: int, length: int) -> None:
+    """Refuse cycles in which no step is left for a sample."""
+    part, cycles = config.schedule, config.schedule.cycles or 1
+    burn_in = part.burn_in or 0.0
+    if part.samples_per_cycle and math.ceil(burn_in * length) >= length and burn_in <= 1:
+        raise ConfigError(
+            f"{_budget(config, gradients)}, which is {_turns(config, length)} for each cycle, and "
+            f"schedule.burn_in={burn_in:g} leaves none for a sample; use "
+            f"{_more(config, cycles, 'a smaller burn_in')}"
+        )
+
+
+def _budget(config: RunConfig, gradients: int) -> str:
+    count = "1 gradient" if gradients == 1 else f"{gradients} gradients"
+    batches = f"mini-batches of data.batch_size={config.data.batch_size}"
+    return f"schedule.epochs={config.schedule.epochs} gives {count} ({batches})"
+
+
+def _turns(config: RunConfig, count: int) -> str:
+    """Steps in words: rounds where there are replicas."""
+    of = f" of replicas={config.replicas}" if config.replicas > 1 else ""
+    turn = "round" if of else "step"
+    return f"one {turn}{of}" if count == 1 else f"{count} {turn}s{of}"
+
+
+def _more(config: RunConfig, cycles: int, *ways: str) -> str:
+    """What makes cycles longer, and other ways out."""
+    longer = ["more epochs", "smaller batches"]
+    longer += ["fewer replicas"] * (config.replicas > 1) + ["fewer cycles"] * (cycles > 1)
+    *first, last = *longer, *ways
+    return f"{', '.join(first)} or {last}"
 
 
 class Plan:
