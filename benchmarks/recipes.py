@@ -5,6 +5,7 @@
     python benchmarks/recipes.py run --league trials --half development
     python benchmarks/recipes.py ingredients --tasks digits      # EMCMC with one thing taken away
     python benchmarks/recipes.py sweep --tasks digits            # one setting changed at a time
+    python benchmarks/recipes.py rivals --tasks digits digits-bn fashion-mlp   # theirs, on a grid
     python benchmarks/recipes.py budget --tasks digits           # NLL against passes
     python benchmarks/recipes.py auto --tasks digits             # chains by what the first shows
     python benchmarks/recipes.py render                          # results → docs/tournament.md

@@ -3,6 +3,7 @@
     python benchmarks/replicas.py plan
     python benchmarks/replicas.py run --tasks fashion-mlp cifar [--seeds 0 1 2] [--methods NAME ...]
     python benchmarks/replicas.py flatness --tasks fashion-mlp cifar [--seeds ...] [--methods ...]
+        [--networks theta guide ema]
     python benchmarks/replicas.py render
 
 Tasks, splits, batches, settings, budgets and scores are the tournament's; y = 1 is its EMCMC. `run`
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reproduction"))
 import torch
 from replicated import flat, train
 from replicated.page import page, read
+from torch import nn
 
 from tournament import command, scores, trajectory
 from tournament.store import Store, claimed, write_json
@@ -62,21 +64,29 @@ def score(task: Task, method: str, seed: int, store: Store, file: Path) -> None:
     write(file, task.name, method, seed, measured, {})
 
 
-def flatten(task: Task, method: str, seed: int, store: Store, file: Path) -> None:
-    """Measure the flatness of a method's networks; each is written as it comes."""
+def flatten(
+    task: Task, method: str, seed: int, store: Store, file: Path, chosen: list[str]
+) -> None:
+    """Measure the flatness of a method's chosen networks; each is written as it comes."""
     record = read(file) or {"scores": {}, "flatness": {}}
-    if set(wanted(method)) <= set(record["flatness"]):
-        return
-    if method in SCORED:
-        networks = train.kept(task, seed, weights_of(store, task.name, file))
-        networks = networks or SCORED[method](task, seed).networks
-    else:
-        networks = train.networks(task, method, seed, store)
-    for name in wanted(method):
-        if name not in record["flatness"]:
-            split = trajectory.data_of(task.name, seed)
-            record["flatness"][name] = flat.measured(networks[name], split.train, seed, task.name)
-            write(file, task.name, method, seed, record["scores"], record["flatness"])
+    missing = [n for n in wanted(method) if n in chosen and n not in record["flatness"]]
+    networks = networks_of(task, method, seed, store, file) if missing else {}
+    for name in missing:
+        split = trajectory.data_of(task.name, seed)
+        record["flatness"][name] = flat.measured(networks[name], split.train, seed, task.name)
+        write(file, task.name, method, seed, record["scores"], record["flatness"])
+
+
+def networks_of(
+    task: Task, method: str, seed: int, store: Store, file: Path
+) -> dict[str, nn.Module]:
+    """A method's networks by name, from the store; those that are missing are made and kept."""
+    if method not in SCORED:
+        return train.networks(task, method, seed, store)
+    weights = weights_of(store, task.name, file)
+    if not weights.exists():
+        train.keep(SCORED[method](task, seed).networks, weights)
+    return train.kept(task, seed, weights)
 
 
 def wanted(method: str) -> tuple[str, ...]:
@@ -125,7 +135,7 @@ def run(options: argparse.Namespace) -> None:
                         continue
                     before = read(file)
                     if options.part == "flatness":
-                        flatten(TASKS[name], method, seed, store, file)
+                        flatten(TASKS[name], method, seed, store, file, options.networks)
                     elif method in SCORED and before is None:
                         score(TASKS[name], method, seed, store, file)
                     if read(file) != before:
@@ -142,6 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tasks", nargs="+", choices=names, default=["fashion-mlp", "cifar"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--networks", nargs="+", choices=flat.NETWORKS, default=list(flat.NETWORKS))
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--store", type=Path, default=None, help="of runs; else $EMCMC_RUNS")
     options = parser.parse_args(arguments)
@@ -150,7 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif options.part in ("run", "flatness"):
         run(options)
     else:
-        PAGE.write_text(page(options.results, (TOURNAMENT, ITEMS), flat.LOCALISATION))
+        PAGE.write_text(page(options.results, (TOURNAMENT, ITEMS)))
 
 
 if __name__ == "__main__":

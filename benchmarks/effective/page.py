@@ -58,12 +58,13 @@ library, beside blackjax and posteriors.
 - **Not in the tables**: Entropy-SGLD, whose outer step follows the mean of a nested chain of finite
   length: at no finite step sizes is there a target that it leaves invariant, so that a bias in
   variance cannot be told from a different target. SAM, bSAM and Entropy-SGD are optimizers: their
-  iterates are draws of no stated target.
+  iterates are draws of no stated target. Replicas (y ≥ 2), since they have another target than the
+  rest, which is not to be compared in effective samples.
 - ESS of a run that is too short to judge is shown without its rate: near the number of chains it
   means that they have hardly moved. Such samplers, and those that are biased or diverge at every
   step size tried, have no ESS, and were not timed.
-- A missing row was not measured. † is from an earlier search: two or three step sizes, four chains,
-  ESS of the mean alone.
+- A missing row was not measured, – among the seconds was not timed. † is from an earlier search,
+  which allowed two standard errors more than 5 % of bias.
 
 Made by `benchmarks/ess.py`: `run` (effective samples per gradient, on any machine), `seconds` (on a
 quiet one) and `render`, from `results/benchmarks/ess.json`.
@@ -170,14 +171,14 @@ def about(
     parts.append(lengths(cells))
     if name not in stored["seconds"]:
         parts.append("Not timed yet.")
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def lengths(cells: list[dict[str, Any]]) -> str:
     """How many chains and gradients the runs of a target have."""
     new = [cell for cell in cells if not is_earlier(cell)]
     if not new:
-        return "Four chains."
+        return ""
     return f"{new[0]['chains']} chains of {new[0]['steps']:,} gradients."
 
 

@@ -15,16 +15,22 @@ from tournament.data import Rows
 
 @dataclass(frozen=True)
 class Effort:
-    """Rows of the Hessian; chains, steps and rows of a batch of the learning coefficient."""
+    """Rows of the Hessian; chains, steps, rows of a batch and γ of the learning coefficient.
+
+    γ is that of `emcmc flatness`, for weights relative to their tensor's size.
+    """
 
     hessian_rows: int = 512
     chains: int = 2
     steps: int = 200
     batch_size: int = 256
+    localisation: float = 200.0
 
 
-EFFORT = {"cifar": Effort(256, 2, 100, 128)}  # by task; a gradient costs a hundred times the MLP's
-LOCALISATION = 200.0  # that of `emcmc flatness`, for weights relative to their tensor's size
+NETWORKS = ("theta", "guide", "ema")  # of a run, of which a method has one or more
+# A gradient of `cifar` costs a hundred times the MLP's. With γ = 200 chains would need a burn-in of
+# 100 to 230 steps there, and some estimates of the first seed were negative.
+EFFORT = {"cifar": Effort(256, 2, 100, 128, 2000.0)}
 
 
 def measured(model: nn.Module, train: Rows, seed: int, task: str) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def measured(model: nn.Module, train: Rows, seed: int, task: str) -> dict[str, A
             model,
             F.cross_entropy,
             (train.x, train.y),
-            localisation=LOCALISATION,
+            localisation=effort.localisation,
             scale="rms",
             chains=effort.chains,
             steps=effort.steps,
@@ -53,5 +59,6 @@ def measured(model: nn.Module, train: Rows, seed: int, task: str) -> dict[str, A
         "largest_eigenvalue": float(top[0]),
         "learning_coefficient": float(estimate.value),
         "learning_coefficient_error": float(estimate.standard_error),
+        "localisation": effort.localisation,
         "notes": list(estimate.warnings),
     }

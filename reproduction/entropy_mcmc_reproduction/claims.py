@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from entropy_mcmc_reproduction.items import Verdict
 from entropy_mcmc_reproduction.seeds import Results, paired
-from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, NOT_RUN, UNDECIDED
 from tournament import stats
 
 # Logarithms of curvatures, and of the local learning coefficient; alike within 10 %.
@@ -23,6 +24,7 @@ MARGINS = {
     **{"accuracy": 0.005, "train_nll": 0.01},
     **dict.fromkeys(FLATNESS, 0.1),
 }
+RELATIVE = {"nll": 0.025, "train_nll": 0.025}  # of the rival's mean, where that is less
 HIGHER_IS_BETTER = ("accuracy", "auroc")
 
 
@@ -39,7 +41,7 @@ class Claim:
         alike: Whether the claim is that they are alike.
         limit: What limits its verdict.
         family: Claims of one measure and family share Holm's correction.
-        margin: Within which two are alike; None takes that of the measure.
+        margin: Within which two are alike; None takes that of the measure, see `margin_of`.
         short: What it is about beside the item's other claims, in a word or two.
     """
 
@@ -55,16 +57,24 @@ class Claim:
     margin: float | None = None
     short: str = ""
 
-    @property
-    def equal_within(self) -> float:
-        """The margin that counts."""
-        return MARGINS[self.measure] if self.margin is None else self.margin
+
+def margin_of(claim: Claim, theirs: Sequence[float]) -> float:
+    """The margin that counts: the claim's own, or the measure's, of NLL at most 2.5 % of it.
+
+    >>> margin_of(Claim("", "a", "b"), [0.07, 0.09]), margin_of(Claim("", "a", "b"), [1.2, 1.2])
+    (0.002, 0.01)
+    """
+    if claim.margin is not None:
+        return claim.margin
+    part = RELATIVE.get(claim.measure, math.inf) * sum(theirs) / len(theirs)
+    return min(MARGINS[claim.measure], part)
 
 
 @dataclass(frozen=True)
 class _Measured:
     claim: Claim
     gain: stats.Difference  # positive is in favour of the claim
+    margin: float
     seeds: int
     alone: int
 
@@ -73,10 +83,28 @@ def verdicts(claims: Sequence[Claim], results: Results) -> list[Verdict]:
     """All claims of an item, NLL first; Holm's correction over those of a measure and family."""
     made: list[Verdict] = []
     for measure in NAMES:
-        measured = [m for c in claims if c.measure == measure and (m := _measured(c, results))]
+        asked = [claim for claim in claims if claim.measure == measure]
+        measured = [m for claim in asked if (m := _measured(claim, results))]
         adjusted = _adjusted(measured)
-        made += [_verdict(m, p) for m, p in zip(measured, adjusted, strict=True)]
+        decided = [_verdict(m, p) for m, p in zip(measured, adjusted, strict=True)]
+        known = {m.claim: verdict for m, verdict in zip(measured, decided, strict=True)}
+        made += [known[claim] if claim in known else _open(claim) for claim in asked]
     return made
+
+
+def _open(claim: Claim) -> Verdict:
+    """A claim that too few seeds have been run for."""
+    return Verdict(
+        claim.text,
+        "fewer than two seeds that both have",
+        NOT_RUN,
+        claim.measure,
+        paper=claim.paper,
+        source=claim.source,
+        limit=claim.limit,
+        parties=[claim.ours, claim.theirs],
+        short=claim.short or claim.text,
+    )
 
 
 def _adjusted(measured: Sequence[_Measured]) -> list[float]:
@@ -96,7 +124,7 @@ def _measured(claim: Claim, results: Results) -> _Measured | None:
         return None
     higher = claim.measure in HIGHER_IS_BETTER
     gain = stats.paired(ours, theirs) if higher else stats.paired(theirs, ours)
-    return _Measured(claim, gain, len(ours), alone)
+    return _Measured(claim, gain, margin_of(claim, theirs), len(ours), alone)
 
 
 def decision(gain: stats.Difference, adjusted_p: float, margin: float) -> str:
@@ -127,16 +155,15 @@ def _within(gain: stats.Difference, margin: float) -> bool:
 
 
 def _verdict(found: _Measured, adjusted_p: float) -> Verdict:
-    gain, claim = found.gain, found.claim
-    margin = claim.equal_within
+    gain, claim, margin = found.gain, found.claim, found.margin
     decided = equivalence(gain, margin) if claim.alike else decision(gain, adjusted_p, margin)
     way = "better" if gain.mean >= 0 else "worse"
     left_out = f", {found.alone} without a partner" if found.alone else ""
-    chance = f"margin {margin:g}" if claim.alike else f"Holm p {adjusted_p:.2g}"
+    chance = "" if claim.alike else f"Holm p {adjusted_p:.2g}, "
     return Verdict(
         claim.text,
         f"{NAMES[claim.measure]} {way} by {abs(gain.mean):.4f} (95 % {gain.low:+.4f} to "
-        f"{gain.high:+.4f}, {chance}, {found.seeds} seeds{left_out})",
+        f"{gain.high:+.4f}, {chance}margin {margin:.2g}, {found.seeds} seeds{left_out})",
         decided,
         claim.measure,
         [gain.mean, gain.low, gain.high],

@@ -1,13 +1,14 @@
 """The summary's picture: effects with intervals, the paper's beside ours in the same unit.
 
-Above, a panel for each comparison on pictures: EMCMC against its main rivals in NLL. Below, what
-the paper says of accuracy elsewhere; of an item with many claims the largest and the smallest
-effect. All claims are in the items' tables.
+Above, a panel for each comparison on pictures: EMCMC against its main rivals and the paper's, in
+NLL. Below, what the paper says elsewhere, where it has accuracies only; of an item with many claims
+the largest and the smallest effect. All claims are in the items' tables.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,9 @@ FIGURE = "effects"
 COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", ALIKE: "#0072B2"}  # the rest is grey
 GREY = "#777777"
 COLUMNS, WIDTH, LINE = 4, 9.0, 0.19  # panels in a row; inches of the figure and of a claim
-LINEAR = 0.5  # points of accuracy below which the lower panel is linear
+# Where an axis is linear, and the ticks of its positive half: effects differ by a hundred.
+NATS, POINTS = (0.02, (0.01, 0.03, 0.1, 0.3)), (1.0, (0.5, 1, 2, 5, 10))
+THEIRS = ("SGLD", "Entropy-SGD", "Entropy-SGLD")  # rivals of the paper beside the main ones
 Outcomes = dict[str, dict[str, Any]]
 
 
@@ -35,7 +38,7 @@ class Row(NamedTuple):
 
 
 def comparisons(found: Outcomes) -> list[Row]:
-    """EMCMC against its main rivals in NLL, and four chains against the ensemble."""
+    """EMCMC against its main rivals and the paper's in NLL; four chains against the ensemble."""
     made = []
     for name, verdict in _with_effect(found, "nll"):
         ours, _, rival = verdict["claim"].replace(", augmented", "").partition(BETTER)
@@ -45,7 +48,7 @@ def comparisons(found: Outcomes) -> list[Row]:
 
 
 LABELS = {
-    **{("EMCMC", rival): rival for rival in MAIN},
+    **{("EMCMC", rival): rival for rival in (*MAIN, *THEIRS)},
     (FOUR, "ensemble 4"): "4 chains − ensemble 4",
 }
 
@@ -118,25 +121,26 @@ def draw(found: Outcomes, path: Path) -> None:
     names, rest = list(by_item), claimed(found)
     grids = [names[i : i + COLUMNS] for i in range(0, len(names), COLUMNS)]
     labels = list(LABELS.values())
-    heights = [LINE * len(labels) + 0.75 for _ in grids]
+    heights = [LINE * len(labels) + 0.95 for _ in grids]
     heights += [LINE * len(rest) + 0.75] if rest else []
     figure = blank(WIDTH, sum(heights) + 0.3)
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, some in zip(parts, grids, strict=False):
-        axes = part.subplots(1, COLUMNS, sharey=True, squeeze=False)[0]
+        axes = part.subplots(1, COLUMNS, sharex=True, sharey=True, squeeze=False)[0]
         for axis, name in zip(axes, some, strict=False):
             places = [labels.index(row.text) for row in by_item[name]]
-            _forest(axis, by_item[name], places, name)
+            _forest(axis, by_item[name], places, textwrap.fill(PICTURES[name].title, 32))
+            _scale(axis, *NATS)
             axis.set_xlabel("gain in NLL, nats", fontsize=7)
         for axis in axes[len(some) :]:
             axis.set_visible(False)
         _name_rows(axes[0], labels)
     if rest:
         axis = parts[-1].subplots()
-        title = "the paper's claims on accuracy: largest and smallest effect of each item"
+        title = "Other claims of the paper, on accuracy: largest and smallest effect of each item"
         _forest(axis, rest, list(range(len(rest))), title)
-        axis.set_xscale("symlog", linthresh=LINEAR)  # effects differ by a hundred
-        axis.set_xlabel("gain in accuracy, points (linear up to ±0.5)", fontsize=7)
+        _scale(axis, *POINTS)
+        axis.set_xlabel("gain in accuracy, points", fontsize=7)
         _name_rows(axis, [f"{row.item}: {row.text}" for row in rest])
     _legend(figure)
     save(figure, path)
@@ -149,9 +153,9 @@ def _name_rows(axis: Any, names: list[str]) -> None:
 
 def _forest(axis: Any, some: list[Row], places: list[int], title: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
-    axis.axvspan(-some[0].margin, some[0].margin, color="#eeeeee")
     axis.axvline(0, color="grey", lw=0.8)
     for row, place in zip(some, places, strict=True):
+        axis.barh(place, 2 * row.margin, left=-row.margin, height=1, color="#e8e8e8", zorder=0)
         mean, low, high = row.effect
         colour = COLOURS.get(row.decision, GREY)
         axis.plot([low, high], [place, place], color=colour)
@@ -160,8 +164,17 @@ def _forest(axis: Any, some: list[Row], places: list[int], title: str) -> None:
             axis.plot(row.paper, place, "x", ms=5, color="black")
     axis.set_title(title, fontsize=8)
     axis.tick_params(labelsize=7)
-    if len(some) > 1:
-        axis.locator_params(axis="x", nbins=4)
+
+
+def _scale(axis: Any, linear: float, ticks: tuple[float, ...]) -> None:
+    """Linear around 0, then logarithmic; as far as the data of all panels go."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    axis.set_xscale("symlog", linthresh=linear)
+    shown = [*(-tick for tick in reversed(ticks)), 0, *ticks]
+    axis.xaxis.set_major_locator(FixedLocator(shown))
+    axis.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 def _legend(figure: Any) -> None:

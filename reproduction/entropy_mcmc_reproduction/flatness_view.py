@@ -23,7 +23,7 @@ MEASURES = {  # all but the first as logarithms
     "fisher": "trace of the Fisher",
     "llc": "LLC",
 }
-LIMITS = {"SGD": "taken before the end of its run, where lr limits λ_max: this favours SGD"}
+LIMITS = {"SGD": "taken before the end of its run, where lr limits the curvature: this favours SGD"}
 FARTHEST = math.log(1.25)  # a ratio of training NLLs beyond which two networks are not matched
 COLUMNS = ["network", "seeds", "step", "training NLL", "of the last", *MEASURES.values()]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.posterior.atomic_files import atomic
-from entropy_mcmc_reproduction.items import item
+from entropy_mcmc_reproduction.items import Verdict, item
 from entropy_mcmc_reproduction.page import DECISIONS, first, outcomes
 from entropy_mcmc_reproduction.picture_table import BETTER, PICTURES
-from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, NOT_RUN, UNDECIDED
 from tournament.table import markdown
 
 MARKS = ("<!-- headline: emcmc reproduce --headline README.md -->", "<!-- end of headline -->")
@@ -24,7 +24,14 @@ WORDS = {
     ALIKE: "alike within the margin: {}",
     FAILS: "worse than {}",
     UNDECIDED: "not decided: {}",
+    NOT_RUN: "not run: {}",
 }
+THAN = "better log-likelihood than "
+BESIDE = (
+    "The published networks had no such noise model. Beside our own networks with the same noise, "
+    "gradients and number of trials, EMCMC's mean log-likelihood is, against"
+)
+SMALL = " (by less than the margin)"
 
 
 def write(path: Path, results: Path, size: str) -> None:
@@ -74,18 +81,24 @@ def _filled(text: str) -> str:
 
 
 def targets(outcome: dict[str, Any]) -> str:
-    """Verdicts on what was aimed at, in words."""
-    aimed = [v for v in outcome["verdicts"] if v["source"] == "target"]
-    return "; ".join(f"{v['claim']}: **{v['decision']}** ({v['measured']})" for v in aimed) + "."
+    """Verdicts on what was aimed at, then on rivals of our own, in words."""
+    made = [Verdict(**each) for each in outcome["verdicts"]]
+    aimed = [f"{v.claim}: **{v.decision}** ({v.measured})" for v in made if v.source == "target"]
+    rivals = [
+        f"{v.claim.partition(THAN)[2]}: {v.measured}" for v in made if THAN in v.claim and v.parties
+    ]
+    beside = f" {BESIDE} {'; '.join(rivals)}." if rivals else ""
+    return f"{'; '.join(aimed)}.{beside}"
 
 
 def decided(outcome: dict[str, Any]) -> str:
     """Which rivals have a worse, the same or a better NLL, in words."""
     kinds: dict[str, dict[str, list[str]]] = {}
-    for verdict in outcome["verdicts"]:
-        if verdict["measure"] == "nll":
-            ours, rival = verdict["claim"].split(BETTER)
-            kinds.setdefault(ours, {}).setdefault(verdict["decision"], []).append(rival)
+    for verdict in (Verdict(**each) for each in outcome["verdicts"]):
+        if verdict.measure == "nll":
+            ours, rival = verdict.claim.split(BETTER)
+            below = SMALL if verdict.small else ""
+            kinds.setdefault(ours, {}).setdefault(verdict.decision, []).append(rival + below)
     sentences = []
     for ours, rivals in kinds.items():
         parts = [
@@ -110,7 +123,8 @@ def _claims(found: dict[str, dict[str, Any]]) -> str:
     papers = [v for outcome in found.values() for v in first(outcome) if v.source == "paper"]
     decisions = Counter(verdict.decision for verdict in papers)
     counts = ", ".join(f"{name}: {decisions[name]}" for name in DECISIONS)
-    return _filled(
+    return textwrap.fill(
         f"The paper's own claims, by their first measure: {counts}. "
-        "[Which ones, on one screen](docs/reproduction.md)."
+        "[Which ones, on one screen](docs/reproduction.md).",
+        120,
     )

@@ -14,6 +14,7 @@ from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read
 SCALES = ("smoke", "laptop", "paper")
 Results = Mapping[str, dict[str, Any]]
 Draw = Callable[[Path], None]
+DECIDED = ("holds", "does not hold")
 SOURCES = {"paper": "", "ours": "(beyond the paper) ", "target": "(target) "}
 
 
@@ -51,6 +52,18 @@ class Verdict:
     def told(self) -> str:
         """The claim, and whose it is."""
         return SOURCES[self.source] + self.claim
+
+    @property
+    def small(self) -> bool:
+        """Whether a difference is decided and lies within the margin all the same."""
+        if self.effect is None or self.margin is None or self.decision not in DECIDED:
+            return False
+        return max(map(abs, self.effect)) < self.margin
+
+    @property
+    def decided(self) -> str:
+        """The decision in bold; one of a difference below the margin says so."""
+        return f"**{self.decision}**" + (", by less than the margin" if self.small else "")
 
 
 @dataclass(frozen=True)

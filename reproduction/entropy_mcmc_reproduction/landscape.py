@@ -39,16 +39,6 @@ def _part(points: Array, mean: tuple[float, float], variance: float) -> Array:
     return part
 
 
-def along(positions: Array, eta: float = 0.0) -> Array:
-    """Density of the position along the line through both modes, which is 1-D and exact."""
-    parts = [
-        np.exp(-np.square(positions - at) / (2 * (v + eta))) / math.sqrt(2 * math.pi * (v + eta))
-        for at, v in zip((-REACH, REACH), VARIANCES, strict=True)
-    ]
-    total: Array = (parts[0] + parts[1]) / 2
-    return total
-
-
 def flat_mass(eta: float = 0.0) -> float:
     """Mass nearer the flat mode.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from entropy_mcmc_reproduction.claims import Claim, verdicts
 from entropy_mcmc_reproduction.figure import PALETTE, panels, save
-from entropy_mcmc_reproduction.flatness_view import GUIDE, OURS, matched
+from entropy_mcmc_reproduction.flatness_view import GUIDE, LIMITS, OURS, matched
 from entropy_mcmc_reproduction.items import Outcome, Results, Verdict
 from entropy_mcmc_reproduction.seeds import by_seed
 from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, number, significant
@@ -22,6 +22,7 @@ COLOURS = {"SGD": "sgd", "SGLD": "sgld", "SAM": "sam", "SGHMC": "sghmc", OURS: "
 COLOURS[GUIDE] = "guide"
 PAPERS_RIVALS = ("SGD", "SGLD")
 RISE = "the training NLL rises less along random directions around {} than around {}"
+STYLES = ("-", "--")  # in turns: some curves coincide
 BARRIER = 0.01  # nats; less than this counts as none
 
 
@@ -65,6 +66,7 @@ def _verdicts(found: Mapping[str, dict[str, Any]]) -> list[Verdict]:
             rival,
             "rise",
             source="paper" if rival in PAPERS_RIVALS else "ours",
+            limit=LIMITS.get(rival, ""),
             short=f"{ROLES[ours].removeprefix('EMCMC, ')} than {rival}",
         )
         for ours in (OURS, GUIDE)
@@ -103,12 +105,12 @@ def draw_lines(
     results: Results, found: Mapping[str, dict[str, Any]], distances: list[float], path: Path
 ) -> None:
     """Training NLL and test error along random directions; both from θ to θ_a."""
-    figure, axes = panels(3, columns=3)
-    for role in (role for role in ROLES if _of(found, role)):
-        colour = PALETTE[COLOURS[role]]
+    figure, axes = panels(4, columns=2)
+    for place, role in enumerate(role for role in ROLES if _of(found, role)):
+        style = {"color": PALETTE[COLOURS[role]], "label": ROLES[role], "ls": STYLES[place % 2]}
         for axis, key in zip(axes, ("loss", "error"), strict=False):
             mean = np.mean([s[key] for s in _of(found, role)], axis=0)
-            axis.plot(distances, mean, color=colour, label=ROLES[role], marker=".", lw=1.3)
+            axis.plot(distances, mean, marker=".", lw=1.6, **style)
     for axis, label in zip(axes, ("training NLL", "test error"), strict=False):
         axis.set_xlabel("distance along a random direction", fontsize=8)
         axis.set_ylabel(label, fontsize=8)
@@ -116,10 +118,11 @@ def draw_lines(
     for result in results.values():
         walked = result["between"]
         places = np.linspace(0, 1, len(walked["loss"]))
-        axes[2].plot(places, walked["loss"], color=PALETTE["emcmc"], lw=1)
-        axes[2].plot(places, walked["error"], color=PALETTE["guide"], lw=1, ls="--")
-    axes[2].set_xlabel("from θ (0) to θ_a (1)", fontsize=8)
-    axes[2].set_ylabel("training NLL (solid), test error (dashed)", fontsize=8)
+        for axis, key in zip(axes[2:], ("loss", "error"), strict=True):
+            axis.plot(places, walked[key], color=PALETTE["emcmc"], lw=1)
+    for axis, label in zip(axes[2:], ("training NLL", "test error"), strict=True):
+        axis.set_xlabel("from θ (0) to θ_a (1), a line for each seed", fontsize=8)
+        axis.set_ylabel(label, fontsize=8)
     save(figure, path)
 
 

@@ -31,7 +31,7 @@ SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "sghmc": _POINT,
     "ensemble": _POINT,
     "sgd": _POINT,
-    "sgld": _POINT,
+    "sgld": {**_POINT, "boost": (1.0, 30.0)},
 }
 LENGTHS = (1.0, 0.5)  # stopping points, as parts of the budget
 COARSE = 4  # settings are first tried at a quarter of the budget

@@ -115,8 +115,9 @@ def run(
 
     The outputs are (networks, runs, rows).
 
-    `numbers` holds a value for each split: lr, prior_variance, and EMCMC's horizon (ηN/lr). `guess`
-    is the noise variance to begin with; without it, the judged rows tell while the chains run.
+    `numbers` holds a value for each split: lr, prior_variance, EMCMC's horizon (ηN/lr) and SGLD's
+    boost. `guess` is the noise variance to begin with; without it, the judged rows tell while the
+    chains run.
     """
     stack = Networks(KINDS[method], numbers, splits, course, chains, seed)
     noise = Noise(len(splits), chains, splits.rows, guess)
@@ -181,6 +182,8 @@ class Networks:
         self.form = Architecture((splits.inputs.shape[2], course.hidden, 1), "relu")
         own = {name: values.repeat_interleave(chains) for name, values in numbers.items()}
         self._lr, self._horizon = own["lr"], own.get("horizon")
+        # SGLD's lr over that of the SGD before it, whose momentum takes steps 1/(1−μ) as long.
+        self._boost = own.get("boost", 1.0)
         self._decay = 1 / (splits.rows * own["prior_variance"])
         self.flat = self.form.draw(torch.ones(len(self.owner)), self.generator)
         self._grad = torch.empty_like(self.flat)
@@ -240,6 +243,8 @@ class Networks:
     def _coefficients(self, factor: float, heats: Tensor, noisy: bool) -> dict[str, Tensor]:
         """Of each network: lr, lr·λ at the heat, √(2·lr·s(1−μ)/N), lr/(ηN)."""
         lr = factor * self._lr
+        if self._rule.sampler is SGLD:
+            lr = lr * self._boost
         own = {"lr": lr, "decay": lr * heats * self._decay}
         if noisy:
             own["noise"] = (2 * lr * heats * (1 - self.kind.momentum) / self.splits.rows).sqrt()

@@ -100,7 +100,7 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[Verdict]:
 
 
 def draw(path: Path) -> None:
-    """Contours at three η, and the density along the line through both modes."""
+    """Contours at three η, and the same density at points of the line through both modes."""
     figure, axes = panels(len(DRAWN) + 1, len(DRAWN) + 1, 3.3, 3.1)
     side = np.linspace(-5.0, 5.0, 201)
     grid = np.stack(np.meshgrid(side, side), -1)
@@ -111,10 +111,11 @@ def draw(path: Path) -> None:
             axis.plot(x, y, "+", color=colour, markersize=9, markeredgewidth=2)
         axis.set(title="posterior (η = 0)" if not eta else f"smoothed, η = {eta:g}", aspect="equal")
     positions = np.linspace(-7.0, 7.0, 400)
+    line = positions[:, None] * np.array(landscape.FLAT) / landscape.REACH
     last = axes[-1]
     for eta, colour in LINES.items():
-        last.plot(positions, landscape.along(positions, eta), color=colour, label=f"η = {eta:g}")
-    last.set(title="along the line of the modes", xlabel="position", ylabel="density")
+        last.plot(positions, landscape.density(line, eta), color=colour, label=f"η = {eta:g}")
+    last.set(title="on the line of the modes", xlabel="position", ylabel="density (2-D)")
     last.set_xticks(range(-6, 7, 2))
     last.legend(frameon=False, fontsize=8, loc="upper right")
     save(figure, path)

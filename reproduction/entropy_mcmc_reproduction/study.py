@@ -77,7 +77,7 @@ class Study:
     variants: Sequence[Variant]
     claims: Sequence[Claim]
     group: str = "ablations"
-    seeds: int = 10
+    seeds: int = 20
     note: str = ""
     measures: tuple[str, ...] = ("nll", "ece", "accuracy")
     claimed: tuple[str, ...] = ("nll", "accuracy")

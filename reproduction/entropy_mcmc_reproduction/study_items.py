@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -126,7 +127,9 @@ def show(study: Study, results: Results, size: str) -> Outcome:
         for measure in study.claimed
         for claim in study.claims
     ]
-    notes = [note(study, size), *([study.note] if study.note else [])]
+    notes = [note(study, results, size), *([study.note] if study.note else [])]
+    if "auroc" in study.measures and (below := _below_half(study, results)):
+        notes.append(below)
     if study.search is not None:
         notes.append(picked(study, results))
     return Outcome(
@@ -164,17 +167,35 @@ def _row(study: Study, variant: Variant, results: Results, told: bool) -> list[s
     return [variant.text, str(len(by_seed(results, label))), *cells, *paper]
 
 
-def note(study: Study, size: str) -> str:
+def _below_half(study: Study, results: Results) -> str:
+    """That OOD data are found worse than by chance, where they are; else empty."""
+    means = [
+        statistics.fmean(found.values())
+        for v in study.variants
+        if (found := values(results, _label(study, v.label), "measures", "auroc"))
+    ]
+    low = sum(mean < 0.5 for mean in means)
+    if not low:
+        return ""
+    return (
+        f"AUROC below 50 % ({low} of {len(means)} rows): these networks are surer of the OOD "
+        "pictures than of the test pictures, on average, so that their entropy cannot tell them."
+    )
+
+
+def note(study: Study, results: Results, size: str) -> str:
     """Task, length and seeds, in words."""
     names = list(dict.fromkeys(_task(study, v, size) for v in study.variants))
     task, share = TASKS[names[0]], SMOKE_SHARE if size == "smoke" else 1.0
     return (
         f"{', '.join(f'`{name}`' for name in names)} of the [tournament](comparison.md#tasks): "
         f"{task.train:,} training rows, {share * task.passes:g} passes for every row of the "
-        f"table, {_count(study, size)} seeds; ± is the standard error over seeds."
+        f"table, {_counted(study, results)} seeds; ± is the standard error over seeds."
     )
 
 
-def _count(study: Study, size: str) -> str:
-    counts = sorted({_seeds(study, size, variant) for variant in study.variants})
-    return " or ".join(map(str, counts))
+def _counted(study: Study, results: Results) -> str:
+    """Seeds of the rows that have results: one number, or the fewest and the most."""
+    counts = [len(by_seed(results, _label(study, v.label))) for v in study.variants]
+    ends = dict.fromkeys((min(filter(None, counts), default=0), max(counts)))
+    return " to ".join(map(str, ends))

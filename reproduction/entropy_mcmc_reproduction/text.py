@@ -52,7 +52,7 @@ def rounded(mean: float, error: float) -> str:
 
 
 HOLDS, FAILS, ALIKE = "holds", "does not hold", "alike within the margin"
-UNDECIDED = "not decided at this scale"
+UNDECIDED, NOT_RUN = "not decided at this scale", "not run"
 
 
 def markdown(outcome: Outcome) -> str:
@@ -64,7 +64,7 @@ def markdown(outcome: Outcome) -> str:
     if outcome.verdicts:
         limited = any(v.limit for v in outcome.verdicts)
         lines = [
-            [v.told, v.measured, f"**{v.decision}**", *([v.limit or "–"] if limited else [])]
+            [v.told, v.measured, v.decided, *([v.limit or "–"] if limited else [])]
             for v in outcome.verdicts
         ]
         head = ["claim", "measured", "verdict", *(["what limits it"] if limited else [])]

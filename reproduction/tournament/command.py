@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tournament import auto, extra, leagues, page, plan, sweep, work
+from tournament import auto, extra, leagues, page, plan, rivals, sweep, work
 from tournament.settings import Settings
 from tournament.store import Store, write_json
 from tournament.tasks import PAPER, TASKS, Task
@@ -18,7 +18,9 @@ EXTRA = {
     "ingredients": extra.ingredient_runs,
     "budget": extra.budget_runs,
     "sweep": sweep.runs,
+    "rivals": rivals.runs,
 }
+WRITERS = {"sweep": sweep.write, "auto": auto.write, "rivals": rivals.write}
 
 
 def main(text: str, arguments: Sequence[str] | None = None) -> None:
@@ -53,7 +55,7 @@ def chosen(options: argparse.Namespace) -> list[Task]:
     """The tasks meant; a half must be named, so that confirmation never runs by chance."""
     if options.tasks:
         tasks = [TASKS[name] for name in options.tasks]
-        searched = options.part in ("sweep", "auto")
+        searched = options.part in WRITERS
         if searched and any(task.half == "confirmation" for task in tasks):
             raise SystemExit("a search is for development tasks; confirmation tasks are run once")
         return tasks
@@ -94,11 +96,8 @@ def missing(options: argparse.Namespace, tasks: list[Task], store: Store) -> lis
 
 def score(options: argparse.Namespace, task: Task, store: Store) -> None:
     """Write the scores of what is finished."""
-    if options.part == "sweep":
-        sweep.write(task, store, options.results)
-        return
-    if options.part == "auto":
-        auto.write(task, store, options.results)
+    if options.part in WRITERS:
+        WRITERS[options.part](task, store, options.results)
         return
     if options.part in EXTRA:
         name = f"{options.part}-{task.name}"

@@ -48,7 +48,7 @@ _SWA = {"floor": 0.2, "settle": 0.75}
 _SNAPSHOTS = {"cycles": 4, "samples": 1, "noise_from": 0.5}
 _NOISY = ("lr", "prior_variance", "temperature")
 _GUIDED = (*_NOISY, "horizon")
-_GAUSSIAN = ("lr", "prior_variance", "scale")
+_GAUSSIAN = (*_NOISY, "scale")
 _ONE = {"samples": 1}
 
 METHODS = {

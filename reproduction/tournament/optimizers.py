@@ -53,7 +53,7 @@ def build(
         return SAM(params, settings.lr, rho=settings.rho, momentum=settings.momentum, **common)
     common["seed"] = seed
     if settings.optimizer == "ivon":
-        common["num_data"] = rows / unit(task)
+        common["num_data"] = rows / temperature  # the precision is N(h + δ)/T
         common["beta2"] = beta2_of(steps)
         return IVON(params, settings.lr, initial_scale=settings.scale, **common)
     common["temperature"] = temperature

@@ -97,10 +97,11 @@ def chosen(results: table.Results) -> str:
 
 
 def folded(title: str, parts: Sequence[str]) -> str:
-    """Tables behind a line that opens them."""
-    body = "\n".join(part for part in parts if part)
-    indented = "\n".join(f"    {line}".rstrip() for line in body.splitlines())
-    return f'??? note "{title}"\n\n{indented}\n' if body else ""
+    """Tables behind a line that opens them, on the docs' pages and where GitHub shows them."""
+    body = "\n".join(part for part in parts if part).strip()
+    if not body:
+        return ""
+    return f"<details markdown><summary>{title}</summary>\n\n{body}\n\n</details>\n"
 
 
 def summary(part: table.Results) -> str:

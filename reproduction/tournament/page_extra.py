@@ -1,4 +1,7 @@
-"""The parts of docs/tournament.md beside the leagues: ingredients, budgets, different networks."""
+"""The parts of docs/tournament.md beside the leagues.
+
+Ingredients, budgets, different networks, and the search of the reproduction's rivals.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tournament import rivals
 from tournament.stats import paired
 from tournament.table import markdown
 
@@ -19,7 +23,24 @@ Groups = dict[tuple[str | int, ...], list[float]]
 def sections(results: Path, pictures: Path) -> str:
     """Markdown of all that there is."""
     parts = [networks(results), ingredients(results), budgets(results, pictures)]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in (*parts, searched(results)) if part)
+
+
+def searched(results: Path) -> str:
+    """A table: what the search of the rivals' settings chose, if all its tasks are finished."""
+    if not all((results / f"rivals-{task}.json").exists() for task in rivals.SEARCHED):
+        return ""
+    words = (
+        "The reproduction has five methods more. Their authors' settings are for longer runs, so "
+        "each was searched on a grid around them, on development tasks, by validation NLL with "
+        "two seeds that judge nothing ([protocol](protocol.md#regimes)). Last columns: mean change "
+        "of NLL against the authors' settings. Command: `python benchmarks/recipes.py rivals "
+        f"--tasks {' '.join(rivals.SEARCHED)}`.\n\n"
+    )
+    head = ["rival", "its authors' setting", "chosen", *rivals.SEARCHED]
+    return f"## Settings of the reproduction's rivals\n\n{words}" + markdown(
+        head, rivals.table(results)
+    )
 
 
 def rows(file: Path, measure: str = "nll") -> Groups:

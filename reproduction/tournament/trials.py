@@ -3,8 +3,9 @@
 Each method draws 16 settings at a quarter of the budget; the best four by validation NLL run at the
 full budget, and the best of those is the method's setting. All with one seed, never used again.
 
-The reproduction's search, `STOPPING`, also offers every method to stop at half of its budget, runs
-its finalists with two more seeds, and looks beyond the end of a range where its pick lies near it.
+The reproduction's search, `STOPPING`, also lets every finalist stop at half of the full budget,
+runs the two best with two more seeds, and looks beyond the end of a range where its pick lies near
+it.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class Search:
     Attributes:
         trials: Settings that are tried at a quarter of the budget.
         finalists: Those of them that are tried at the full budget.
-        lengths: Stopping points, as parts of the budget: the settings take them in turn.
+        lengths: Stopping points, as parts of the budget. Each finalist is run to all of them: which
+            is better shows at the full budget only, where one may fit its data too well.
         budget: Of the task's, for searches on a small scale.
-        final_seeds: Seeds of each finalist, whose mean NLL decides.
+        final_seeds: Seeds of the two best finalists, whose mean NLL decides; 1 decides at once.
         widened: Whether a pick near the end of a range is tried beyond it.
     """
 
@@ -69,17 +71,15 @@ STOPPING = Search(lengths=(1.0, 0.5), final_seeds=3, widened=True)
 
 
 def candidates(method: Method, base: Knobs, search: Search = LEAGUE) -> list[dict[str, float]]:
-    """The settings: the method's recipe first, at full length; the others by a Sobol sequence."""
+    """The settings: the method's recipe first, the others by a Sobol sequence."""
     if not method.open:
         return [dict(base)]
     points = qmc.Sobol(len(method.open), seed=15).random(TRIALS)[: search.trials - 1]
-    made = [dict(base), *({**base, **placed(method, point)} for point in points)]
-    return [
-        _stopped(knobs, search.lengths[i % len(search.lengths)]) for i, knobs in enumerate(made)
-    ]
+    return [dict(base), *({**base, **placed(method, point)} for point in points)]
 
 
-def _stopped(knobs: dict[str, float], length: float) -> dict[str, float]:
+def stopped(knobs: dict[str, float], length: float) -> dict[str, float]:
+    """The setting, to be stopped at a part of the budget."""
     return knobs if length == 1 else {**knobs, "length": length}
 
 
@@ -144,25 +144,41 @@ def chosen(
     method: Method, task: Task, base: Knobs, store: Store, search: Search = LEAGUE
 ) -> tuple[dict[str, float] | None, list[Settings]]:
     """The method's setting, or None and the runs that are missing to know it."""
-    knobs = candidates(method, base, search)
-    if len(knobs) == 1:
-        return knobs[0], []
-    stages = [(SHARE, 1, search.finalists), (1.0, search.final_seeds, 1)]
-    for share, seeds, kept in stages:
+    tried = candidates(method, base, search)
+    if len(tried) == 1:
+        return tried[0], []
+
+    def ranked(knobs: Ranked, share: float, seeds: int) -> Ranked:
         runs = _runs(method, task, knobs, share * search.budget, seeds)
         if missing := _missing(runs, store):
-            return None, missing
-        knobs = _best(method, knobs, runs, store)[:kept]
-    others = beyond(method, knobs[0]) if search.widened else []
-    if others:
-        knobs = [knobs[0], *others]
-        runs = _runs(method, task, knobs, search.budget, search.final_seeds)
-        if missing := _missing(runs, store):
-            return None, missing
-        knobs = _best(method, knobs, runs, store)
-    return knobs[0], []
+            raise _MissingError(missing)
+        return _best(method, knobs, runs, store)
+
+    try:
+        finalists = ranked(tried, SHARE, 1)[: search.finalists]
+        best = ranked(_at_lengths(finalists, search), 1.0, 1)
+        if search.final_seeds > 1:
+            best = ranked(best[:2], 1.0, search.final_seeds)
+        if search.widened and (others := beyond(method, best[0])):
+            best = ranked([best[0], *others], 1.0, search.final_seeds)
+    except _MissingError as error:
+        return None, error.runs
+    return best[0], []
 
 
+class _MissingError(Exception):
+    """A stage cannot be judged yet."""
+
+    def __init__(self, runs: list[Settings]) -> None:
+        super().__init__(f"{len(runs)} runs are missing")
+        self.runs = runs
+
+
+def _at_lengths(knobs: Sequence[dict[str, float]], search: Search) -> list[dict[str, float]]:
+    return [stopped(each, length) for each in knobs for length in search.lengths]
+
+
+Ranked = list[dict[str, float]]
 Runs = list[list[list[Settings]]]  # of each setting, of each seed, its chains
 
 

@@ -92,4 +92,13 @@ def test_untrustworthy_estimates_are_marked_and_counted(tmp_path):
     network = {"largest_eigenvalue": 1.0, "learning_coefficient": 2.0}
     record = {"scores": {}, "flatness": {"a": {**network, "notes": ["x"]}, "b": network}}
     (tmp_path / "SAM-0.json").write_text(page.json.dumps(record))
-    assert page.untrusted([tmp_path]) == "Such are 1 of the 2 estimates."
+    assert page.doubtful([tmp_path]) == "1 of 2"
+
+
+def test_seeds_that_were_run_later_also_speak_for_themselves():
+    made = rows(dict.fromkeys(AVERAGES, 0.1))
+    assert page.later(made, ()) == []
+    lines = page.later(made, (0, 1, 2))
+    assert lines[0].startswith("Seeds 0, 1 and 2 were run after the others")
+    assert lines[2].startswith("- y = 4 minus y = 1 (EMCMC): ")
+    assert "3 seeds" in lines[2]

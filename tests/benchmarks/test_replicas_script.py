@@ -38,6 +38,7 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
         results=tmp_path / "results",
         methods=methods,
         store=tmp_path / "store",
+        networks=["theta"],
     )
     script.run(options)
     assert len(capsys.readouterr().out.splitlines()) == 2 * len(script.SCORED)
@@ -55,6 +56,11 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
     assert capsys.readouterr().out == ""
     again = json.loads((tmp_path / "results" / "tiny-bn" / "SGD-1.json").read_text())
     assert again["scores"] == {}
+    assert set(again["flatness"]) == {"theta"}
+    options.networks = list(script.flat.NETWORKS)
+    script.run(options)
+    assert len(capsys.readouterr().out.splitlines()) == 2 * len((*script.SCORED, "SGD", "EMCMC"))
+    again = json.loads((tmp_path / "results" / "tiny-bn" / "SGD-1.json").read_text())
     assert set(again["flatness"]) == {"theta", "ema"}
     again = json.loads((tmp_path / "results" / "tiny-bn" / "y4-0.json").read_text())
     assert again["scores"] == cell["scores"]
@@ -64,7 +70,7 @@ def test_every_method_makes_its_cell_and_a_second_start_none(script, tmp_path, c
     for seed, nll in enumerate((0.5, 0.7)):
         record = {"result": {"measures": {"nll": nll}}}
         (scores / f"SAM-{seed}.json").write_text(json.dumps(record))
-    page = script.page(tmp_path / "results", (tmp_path / "none", tmp_path / "items"), 200.0)
+    page = script.page(tmp_path / "results", (tmp_path / "none", tmp_path / "items"))
     assert page.count("| one network: guide, y = 2 |") == 1
     assert "| one network: SAM | 0.6 ± 0.1 |" in page
     assert "guide, y = 4 minus SAM" in page

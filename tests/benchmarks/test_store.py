@@ -118,20 +118,42 @@ def test_candidates_begin_with_the_recipe_and_stay_in_range():
     assert all(0.01 <= knobs["lr"] <= 0.3 for knobs in found)
 
 
-def test_every_second_setting_stops_at_half_and_a_chosen_one_stays_there(tiny, tmp_path):
+def test_finalists_are_run_to_every_stopping_point_and_a_chosen_one_stays_there(tiny, tmp_path):
     store, task, method = Store(tmp_path), tiny["tiny"], METHODS["SGD"]
     base, search = {"lr": 0.05, "prior_variance": 0.2}, trials.Search(4, 2, lengths=(1.0, 0.5))
     found = trials.candidates(method, base, search)
-    assert [knobs.get("length", 1.0) for knobs in found] == [1.0, 0.5, 1.0, 0.5]
-    bare = [{k: v for k, v in knobs.items() if k != "length"} for knobs in found]
-    assert bare == trials.candidates(method, base)[:4]  # otherwise the league's settings
+    assert found == trials.candidates(method, base)[:4]  # the league's settings, all at full length
+    asked = []
     while (result := trials.chosen(method, task, base, store, search))[0] is None:
+        asked.append([settings.passes for settings in result[1]])
         for settings in result[1]:
             store.make(settings)
-    assert result[0] in found
-    passes = [trajectories(method, task, 0, knobs, share=0.5)[0].passes for knobs in found]
-    assert passes == [4.0, 2.0, 4.0, 2.0]
-    assert trajectories(METHODS["ensemble 2"], task, 0, found[1])[1].passes == 2.0
+    full = task.passes
+    assert asked[0] == [full / 4] * 4
+    assert sorted(asked[1]) == [full / 2, full / 2, full, full]
+    bare = {name: value for name, value in result[0].items() if name != "length"}
+    assert bare in found
+    half = trials.stopped(base, 0.5)
+    assert trajectories(method, task, 0, half, share=0.5)[0].passes == full / 4
+    assert trajectories(METHODS["ensemble 2"], task, 0, half)[1].passes == full / 4
+
+
+@pytest.mark.parametrize(("overfits", "length"), [(True, 0.5), (False, 1.0)])
+def test_the_stopping_point_is_judged_at_the_full_budget(tmp_path, monkeypatch, overfits, length):
+    """Made-up NLLs: a quarter of the budget is too short, the whole may be too long."""
+    method, task, store = METHODS["SGD"], TASKS["digits"], Store(tmp_path)
+    monkeypatch.setattr(store, "missing", lambda runs: [])
+    worst_end = 1.0 if overfits else 0.0
+
+    def nll(method, chains, store):
+        part = chains[0].passes / task.passes
+        return {0.25: 3.0, 0.5: 0.5, 1.0: worst_end}[part]
+
+    monkeypatch.setattr(trials, "validation_nll", nll)
+    search = trials.Search(4, 2, lengths=(1.0, 0.5))
+    base = {"lr": 0.05, "prior_variance": 0.2}
+    found, _ = trials.chosen(method, task, base, store, search)
+    assert found.get("length", 1.0) == length
 
 
 def test_finalists_are_judged_by_their_mean_over_seeds_and_beyond_an_end(tmp_path, monkeypatch):
@@ -154,8 +176,9 @@ def test_finalists_are_judged_by_their_mean_over_seeds_and_beyond_an_end(tmp_pat
     assert found["prior_variance"] == 0.2
     short, full = task.passes / 4, task.passes
     assert asked[:3] == [(99, short)] * 3
-    assert asked[3:9] == [(99, full), (98, full), (97, full)] * 2
-    assert asked[9:] == [(99, full), (98, full), (97, full)] * 3  # the pick and two beyond it
+    assert asked[3:5] == [(99, full)] * 2
+    assert asked[5:11] == [(99, full), (98, full), (97, full)] * 2  # the best two
+    assert asked[11:] == [(99, full), (98, full), (97, full)] * 3  # the pick and two beyond it
 
 
 def test_the_page_shows_what_the_trials_chose():

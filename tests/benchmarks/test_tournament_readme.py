@@ -53,7 +53,7 @@ def test_decided_differences_from_the_ensemble_are_the_ones_named():
     text = " ".join(README.split())
     named = set(re.findall(r"`([\w-]+)`", re.search(r"both below 0.002 \((.*?)\)", text)[1]))
     decided = {}
-    for part in OWN.split('"EMCMC ×4 against its rivals"')[1:]:
+    for part in OWN.split(">EMCMC ×4 against its rivals<")[1:]:
         table = part.split("| ece, ours")[0]
         rows = r"\| ([\w-]+) \| ensemble 4 \| (\S+) \|.*\| (better|worse) \|"
         decided |= {task: float(value) for task, value, _ in re.findall(rows, table)}

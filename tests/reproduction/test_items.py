@@ -18,6 +18,7 @@ from entropy_mcmc_reproduction.running import reproduce
 from entropy_mcmc_reproduction.seeds import by_seed, paired
 from entropy_mcmc_reproduction.study_items import STUDIES
 from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from tournament import stats
 from tournament.methods import METHODS
 from tournament.settings import Settings
 
@@ -184,13 +185,48 @@ def test_splits_that_share_rows_are_corrected_for():
     draws = np.random.default_rng(0)
     ours, theirs = draws.normal(size=20), draws.normal(size=20)
     common = {"rows": 90, "test_rows": 10}
-    mean, p = regression_view.corrected(
+    found = regression_view.corrected(
         {"log_likelihood": ours, **common}, {"log_likelihood": theirs, **common}
     )
     gains = ours - theirs
-    t = gains.mean() / (gains.std(ddof=1) * math.sqrt(1 / 20 + 10 / 90))
-    assert mean == pytest.approx(gains.mean())
-    assert p == pytest.approx(2 * distributions.t.sf(abs(t), 19))
+    error = gains.std(ddof=1) * math.sqrt(1 / 20 + 10 / 90)
+    assert found.mean == pytest.approx(gains.mean())
+    assert found.p == pytest.approx(2 * distributions.t.sf(abs(gains.mean()) / error, 19))
+    assert found.high - found.mean == pytest.approx(distributions.t.ppf(0.975, 19) * error)
+
+
+def test_regressions_are_judged_over_tables_and_rivals():
+    draws = np.random.default_rng(1)
+    base = {f"t{i}": draws.normal(size=20) for i in range(6)}
+    shift = {"emcmc": 0.0, "sgd": -0.5, "ensemble": 0.4, "sghmc": 0.0, "hmc": 1.0}
+    found = {
+        table: {
+            method: {
+                "log_likelihood": list(
+                    values + by + (0 if method == "emcmc" else 0.02 * draws.normal(size=20))
+                ),
+                "rows": 90,
+                "test_rows": 10,
+            }
+            for method, by in shift.items()
+        }
+        for table, values in base.items()
+    }
+    gains = regression_view.gains_of(found)
+    assert len(gains) == 6 * 4
+    assert all((g.p is None) == (g.rival == "hmc") for g in gains)
+    family = [g for g in gains if g.rival != "hmc"]
+    assert [g.p for g in family] == list(stats.holm([g.difference.p for g in family]))
+    made = {v.claim.rpartition(" ")[2]: v for v in regression_view.against_rivals(gains)}
+    decisions = {name: v.decision for name, v in made.items()}
+    assert decisions["SGD"] == UNDECIDED  # six tables: Wilcoxon's least p is 0.031, times three
+    assert "higher on 6 of 6 tables (decided higher on t0, t1" in made["SGD"].measured
+    assert "higher on 0 of 6 tables" in made["ensemble"].measured
+    twice = [*gains, *(replace(g, table=f"{g.table}b") for g in gains)]
+    decisions = {v.claim: v.decision for v in regression_view.against_rivals(twice)}
+    assert decisions["EMCMC has a better log-likelihood than SGD"] == HOLDS
+    assert decisions["EMCMC has a better log-likelihood than Deep ensemble"] == FAILS
+    assert decisions["EMCMC has a better log-likelihood than HMC (reference)"] == UNDECIDED
 
 
 def test_the_figure_of_the_regressions_names_what_it_shows(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from entropy_mcmc_reproduction import corruption, neighbourhood, neighbourhood_v
 from entropy_mcmc_reproduction.items import item
 from entropy_mcmc_reproduction.jobs import Place
 from entropy_mcmc_reproduction.study_items import STUDIES
-from entropy_mcmc_reproduction.text import FAILS, HOLDS
+from entropy_mcmc_reproduction.text import FAILS, HOLDS, NOT_RUN
 from tournament import scores
 from tournament.data import CORRUPTIONS
 from tournament.tasks import TASKS
@@ -22,11 +22,12 @@ NOWHERE = Place(None, None)
 
 def test_methods_with_most_seeds_come_first_and_those_that_share_a_run_after_it():
     names = [job.name.rpartition("/")[2] for job in study_items.jobs(STUDIES["cifar"], "laptop")]
-    assert names[:12][-4:] == ["EMA-0", "iterates-0", "guide-0", "iterates-x4-0"]
     seeds = [int(name.rpartition("-")[2]) for name in names]
-    fewer = names.index("snapshots-0")
-    assert seeds == [*sorted(seeds[:fewer]), *sorted(seeds[fewer:])]
-    assert (max(seeds[:fewer]), max(seeds[fewer:])) == (11, 7)
+    twelve, fewer = names.index("SGD-0"), names.index("snapshots-0")
+    assert names[twelve : twelve + 10][-4:] == ["EMA-0", "iterates-0", "guide-0", "iterates-x4-0"]
+    parts = seeds[:twelve], seeds[twelve:fewer], seeds[fewer:]
+    assert [max(part) for part in parts] == [19, 11, 7]
+    assert all(part == sorted(part) for part in parts)
     assert sorted(names) == sorted(
         f"{variant.label}-{seed}"
         for variant in STUDIES["cifar"].variants
@@ -133,3 +134,35 @@ def test_the_rise_is_that_of_the_matched_network(tmp_path):
             math.log(max(role["loss"][-1] - role["loss"][0], 1e-12))
         )
     assert found["between"]["distance"] > 0
+
+
+def shown(auroc, counts):
+    """The notes of fashion-mlp with so many seeds of SGD and EMCMC, all with this AUROC."""
+    measures = {"nll": 0.4, "ece": 0.02, "accuracy": 0.86, "auroc": auroc}
+    results = {
+        f"fashion-mlp/{label}-{seed}": {"measures": measures}
+        for label, count in counts.items()
+        for seed in range(count)
+    }
+    return study_items.show(STUDIES["fashion-mlp"], results, "laptop").notes
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"), [({"SGD": 3, "EMCMC": 3}, " 3 seeds;"), ({"SGD": 4, "EMCMC": 2}, "2 to 4")]
+)
+def test_the_note_counts_the_seeds_that_there_are(counts, said):
+    assert said in shown(0.9, counts)[0]
+
+
+def test_ood_data_that_are_found_worse_than_by_chance_are_named():
+    assert not [note for note in shown(0.51, {"SGD": 2}) if "AUROC" in note]
+    (note,) = [note for note in shown(0.49, {"SGD": 2, "EMCMC": 2}) if "AUROC" in note]
+    assert "(2 of 2 rows)" in note
+
+
+def test_what_the_paper_claims_and_nobody_ran_is_shown():
+    made = study_items.show(STUDIES["cifar"], {}, "laptop").verdicts
+    papers = [v.short for v in made if v.source == "paper" and v.measure == "nll"]
+    rivals = ("SGD", "SAM", "bSAM", "SGLD", "Entropy-SGD", "Entropy-SGLD")
+    assert papers == [f"than {rival}" for rival in rivals]
+    assert {v.decision for v in made} == {NOT_RUN}

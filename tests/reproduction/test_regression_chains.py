@@ -11,11 +11,12 @@ from entropy_mcmc_reproduction.regression_data import Splits
 from entropy_mcmc_reproduction.regression_noise import NoisePosterior
 from entropy_mcmc_reproduction.regression_scores import SCORES, judge
 
-LR, PRIOR, HORIZON = (0.1, 0.2), (0.5, 4.0), (10.0, 30.0)
+LR, PRIOR, HORIZON, BOOST = (0.1, 0.2), (0.5, 4.0), (10.0, 30.0), (1.5, 3.0)
 NUMBERS = {
     "lr": torch.tensor(LR),
     "prior_variance": torch.tensor(PRIOR),
     "horizon": torch.tensor(HORIZON),
+    "boost": torch.tensor(BOOST),
 }
 
 
@@ -30,6 +31,8 @@ def naive_step(method, state, grad, heat, split, factor, ratio, eps, noisy):
     """The rules of the design, for the network of one split; N = 40."""
     theta, guide, v, w = state
     lr, count = factor * LR[split], 40
+    if noisy and method == "sgld":
+        lr *= BOOST[split]
     mu = KINDS[method].momentum if noisy else regression_chains.MOMENTUM
     drift = grad + heat * theta / (PRIOR[split] * count)
     if noisy and method == "emcmc":

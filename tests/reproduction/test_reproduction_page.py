@@ -1,5 +1,6 @@
 """`docs/reproduction.md` is what `results/` say, and nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from entropy_mcmc_reproduction import headline, page
 from entropy_mcmc_reproduction.items import MODULES, Outcome, Verdict, item
 from entropy_mcmc_reproduction.jobs import Place, ordered, pending
 from entropy_mcmc_reproduction.running import write
-from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +46,8 @@ def test_the_headline_says_what_was_decided_in_nll(tmp_path):
         claim("SWA", FAILS),
         claim("SAM", HOLDS),
         claim("IVON", UNDECIDED),
+        replace(claim("EMA", HOLDS), effect=[0.004, 0.001, 0.007], margin=0.01),
+        claim("SGLD", NOT_RUN),
         claim("SWA", HOLDS, "ece"),
         claim("ensemble 4", ALIKE, ours="EMCMC ×4"),
     ]
@@ -57,12 +60,13 @@ def test_the_headline_says_what_was_decided_in_nll(tmp_path):
     assert main(command) == 0
     text = page_file.read_text(encoding="utf-8")
     assert (
-        "- CIFAR-10, 3,000 pictures, ResNet-8: **EMCMC** better than SGD, SAM; worse than SWA; "
-        "not decided: IVON. **EMCMC ×4** alike within the margin: ensemble 4. Interim: 2 of 3 runs."
+        "- CIFAR-10, 3,000 pictures, ResNet-8: **EMCMC** better than SGD, SAM, EMA (by less than "
+        "the margin); worse than SWA; not decided: IVON; not run: SGLD. **EMCMC ×4** alike within "
+        "the margin: ensemble 4. Interim: 2 of 3 runs."
     ) in " ".join(text.split())
     assert "| method | NLL |\n| --- | --- |\n| SGD | 1.2 |\n" in text
     assert "[rules](docs/comparison.md)" in text
-    assert "first measure: holds: 2, alike within the margin: 1, does not hold: 1, not" in text
+    assert "first measure: holds: 3, alike within the margin: 1, does not hold: 1, not" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "\nold" not in text
@@ -103,9 +107,10 @@ def test_the_page_shows_tables_verdicts_numbers_and_versions(results, tmp_path):
     assert main(["reproduce", "--page", str(target), "--results", str(results)]) == 0
     text = target.read_text(encoding="utf-8")
     for line in (
-        "| [smoothing](#smoothing) | Fig. 1b and appendix | 2 | 0 | 0 | 0 |",
-        "    | it rains | 3 ± 1 mm | **holds** |",
-        "    A note.",
+        "| [smoothing](#smoothing) | Fig. 1b and appendix | 2 | 0 | 0 | 0 | 0 |",
+        "<details markdown><summary>Table, figures and verdicts</summary>\n\n|",
+        "| it rains | 3 ± 1 mm | **holds** |",
+        "\nA note.\n\n</details>",
         "the smaller η, the flatter | **holds**: rain, snow | [smoothing](#smoothing) |",
         "The items above took 0.0 hours of one thread, searches among them;",
         "(2 of 3 runs, 1.5 minutes of one thread; items may share runs)",

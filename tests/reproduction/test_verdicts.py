@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from entropy_mcmc_reproduction.claims import Claim, verdicts
-from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, NOT_RUN, UNDECIDED
 
 REPEATS, RIVALS = 1500, 4
 
@@ -67,3 +67,37 @@ def test_the_margin_of_a_claim_can_be_its_own():
     (found,) = verdicts([wider], results)
     assert (found.decision, found.margin) == (ALIKE, 0.05)
     assert found.parties == ["ours", "rival"]
+
+
+def test_the_margin_of_a_small_nll_is_a_part_of_it():
+    """A difference of 0.004 is alike where NLL is 1, and a twentieth of an NLL of 0.08."""
+    noise = np.array([1e-3, -1e-3, 2e-3, -2e-3])
+    large, small = (
+        verdicts([Claim("x", "a", "b")], results_of(a=base + 0.004 + 2 * noise, b=[base] * 4))[0]
+        for base in (1.0, 0.08)
+    )
+    assert (large.decision, large.margin) == (ALIKE, 0.01)
+    assert (small.decision, small.margin) == (UNDECIDED, pytest.approx(0.002))
+    assert "margin 0.002, 4 seeds" in small.measured
+
+
+def test_a_difference_below_the_margin_can_be_decided_and_says_so():
+    (found,) = verdicts(
+        [Claim("x", "a", "b")], results_of(a=[1.0, 1.0, 1.0], b=[1.004, 1.0041, 1.0039])
+    )
+    assert (found.decision, found.small) == (HOLDS, True)
+    assert found.decided == "**holds**, by less than the margin"
+    (large,) = verdicts([Claim("x", "a", "b")], results_of(a=[1.0, 1.0], b=[1.04, 1.0401]))
+    assert (large.decision, large.small, large.decided) == (HOLDS, False, "**holds**")
+
+
+def test_a_claim_without_results_is_shown_as_not_run():
+    """It is no member of its family: the others are corrected as if it were not there."""
+    results = results_of(ours=[1.0, 1.1, 1.05, 0.9], rival=[1.1, 1.17, 1.18, 1.01])
+    claims = [
+        Claim("than x", "ours", "absent", paper="0.1 against 0.2"),
+        Claim("y", "ours", "rival"),
+    ]
+    missing, made = verdicts(claims, results)
+    assert (missing.decision, missing.paper, missing.effect) == (NOT_RUN, "0.1 against 0.2", None)
+    assert made == verdicts(claims[1:], results)[0]
