@@ -31,6 +31,7 @@ from entropy_mcmc.flatness.localisation_effect import localisation_effect
 from entropy_mcmc.flatness.localised import (
     CURVATURE_ROWS,
     MiniBatches,
+    Plan,
     Target,
     curvature_nodes,
     partition,
@@ -174,8 +175,8 @@ def estimate(
         starts = start_losses(model, loss, parts)
         check_measured("the loss", sum(starts), source)
         target = _target(model, loss, parts, sampling)
-        seeds = _seeds(sampling)
-        traces = run(model, loss, parts, starts, target, sampling.warm_up, seeds)
+        plan = Plan(parts, starts, target, sampling.warm_up)
+        traces = run(model, loss, plan, _seeds(sampling))
     mean = sum(s * rows for s, rows in zip(starts, parts.sizes, strict=True)) / parts.rows
     return summarise(traces, target, sampling.warm_up, mean, vector(model).numel())
 

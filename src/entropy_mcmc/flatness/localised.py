@@ -164,35 +164,30 @@ class Trace:
     diverged: int = 0
 
 
-def run_chains(
-    model: nn.Module,
-    loss: Loss,
-    parts: MiniBatches,
-    starts: Sequence[float],
-    target: Target,
-    burn_in: int,
-    seeds: Sequence[int],
-) -> list[Trace]:
+@dataclass(frozen=True)
+class Plan:
+    """What all chains share; `starts` are the losses of the batches at w*."""
+
+    parts: MiniBatches
+    starts: Sequence[float]
+    target: Target
+    burn_in: int
+
+
+def run_chains(model: nn.Module, loss: Loss, plan: Plan, seeds: Sequence[int]) -> list[Trace]:
     """A chain for each seed, one after another, from w*, the model's parameters.
 
-    `starts` are the losses of the batches at w*. The model is left where the last chain ended.
+    The model is left where the last chain ended.
     """
     center, traces = vector(model), []
     for seed in seeds:
         move_to(model, center)
-        traces.append(_run_chain(model, loss, parts, starts, target, burn_in, seed))
+        traces.append(_run_chain(model, loss, plan, seed))
     return traces
 
 
-def _run_chain(
-    model: nn.Module,
-    loss: Loss,
-    parts: MiniBatches,
-    starts: Sequence[float],
-    target: Target,
-    burn_in: int,
-    seed: int,
-) -> Trace:
+def _run_chain(model: nn.Module, loss: Loss, plan: Plan, seed: int) -> Trace:
+    target = plan.target
     weights = list(parameters(model).values())
     center = [p.detach().clone() for p in weights]
     moved = [zeros_like(p) for p in weights]
@@ -200,14 +195,14 @@ def _run_chain(
     excess: list[float] = []
     distance: list[float] = []
     heat: list[float] = []
-    for step, i in enumerate(parts.draw(target.steps, seed)):
-        value, slopes = loss_and_gradients(model, loss, parts.get(i))
+    for step, i in enumerate(plan.parts.draw(target.steps, seed)):
+        value, slopes = loss_and_gradients(model, loss, plan.parts.get(i))
         if not math.isfinite(value):
             return Trace(excess, distance, heat, diverged=max(step, 1))
         for u, slope, s in zip(moved, slopes, target.scale, strict=True):
             u.grad = slope.to(u) * s.to(u)
-        if step >= burn_in:
-            excess.append(value - starts[i])
+        if step >= plan.burn_in:
+            excess.append(value - plan.starts[i])
             distance.append(sum(float(u.detach().square().sum()) for u in moved))
             heat.append(configurational_temperature(sampler).value)
         sampler.step()

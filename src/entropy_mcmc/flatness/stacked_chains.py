@@ -17,7 +17,7 @@ from entropy_mcmc import stacked_layers
 from entropy_mcmc.chains.stacked_optimizer import stacked_optimizer
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.given_data import Batch
-from entropy_mcmc.flatness.localised import MiniBatches, Target, Trace, show, zeros_like
+from entropy_mcmc.flatness.localised import Plan, Target, Trace, show, zeros_like
 from entropy_mcmc.flatness.model_and_batches import Loss, batches, parameters
 from entropy_mcmc.samplers import SGLD
 
@@ -56,16 +56,9 @@ class Networks:
         return stacked_layers.run(self.layers, inputs, state)
 
 
-def run_stack(
-    model: nn.Module,
-    loss: Loss,
-    parts: MiniBatches,
-    starts: Sequence[float],
-    target: Target,
-    burn_in: int,
-    seeds: Sequence[int],
-) -> list[Trace]:
+def run_stack(model: nn.Module, loss: Loss, plan: Plan, seeds: Sequence[int]) -> list[Trace]:
     """A chain for each seed from w*, the model's parameters, which stay there."""
+    parts, target = plan.parts, plan.target
     networks = Networks.of(model, len(seeds), parts.get(0)[0])
     weights = list(networks.weights.values())
     center = [p.detach().clone() for p in weights]
@@ -83,8 +76,8 @@ def run_stack(
             break
         for u, slope, s in zip(moved, slopes, target.scale, strict=True):
             u.grad = slope.to(u) * s.to(u)
-        if step >= burn_in:
-            excess = [value - starts[i] for value, i in zip(values, numbers, strict=True)]
+        if step >= plan.burn_in:
+            excess = [value - plan.starts[i] for value, i in zip(values, numbers, strict=True)]
             _note(traces, ended, excess, moved, target)
         sampler.step()
         show(weights, center, target.scale, moved)
