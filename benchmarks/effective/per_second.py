@@ -8,7 +8,17 @@ from typing import Any
 from effective import ours
 
 Stored = dict[str, Any]
-RIVALS = ("blackjax SGLD", "posteriors SGLD", "blackjax NUTS", "blackjax MCLMC")
+# All samplers of the others, the closest first: underdamped ones, then those of the whole energy.
+RIVALS = ("posteriors BAOA", "posteriors SGHMC", "blackjax SGHMC", "blackjax MCLMC")
+RIVALS += ("blackjax NUTS", "blackjax SGLD", "posteriors SGLD")
+# The same rule here and there.
+LIKE = (
+    ("SGHMC baoab", "posteriors BAOA"),
+    ("SGHMC", "posteriors SGHMC"),
+    ("SGHMC", "blackjax SGHMC"),
+    ("SGLD", "posteriors SGLD"),
+    ("SGLD", "blackjax SGLD"),
+)
 NONE = "–"
 
 
@@ -65,6 +75,15 @@ def ratio_rows(stored: Stored, name: str) -> list[str]:
         return []
     return [
         ratio_row(stored, name, here, rival) for rival in RIVALS if cell_of(stored, name, rival)
+    ]
+
+
+def like_rows(stored: Stored, name: str) -> list[str]:
+    """Each rule here against the same rule there, where both have a run."""
+    return [
+        ratio_row(stored, name, here, there)
+        for here, there in LIKE
+        if cell_of(stored, name, here) and cell_of(stored, name, there)
     ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from effective import measure, ours, page, per_second, search, targets, turns
+from effective import measure, others, ours, page, per_second, search, targets, turns
 
 
 @pytest.fixture
@@ -263,6 +263,20 @@ def test_a_target_that_was_not_timed_is_ranked_by_gradients():
     assert per_second.best_here(stored, "g") == "SGLD"
     assert per_second.ratio_rows(stored, "g")[0].endswith("| 0.1 | – |")
     assert "Not timed yet." in page.page(stored)
+
+
+def test_like_is_compared_with_like_where_both_have_a_run():
+    stored = stored_page()
+    theirs = {**stored["cells"]["g | SGLD"]["best"], "per_gradient": 0.0005}
+    stored["cells"]["g | posteriors SGLD"] = {**stored["cells"]["g | SGLD"], "best": theirs}
+    (row,) = per_second.like_rows(stored, "g")
+    assert row.startswith("| Regression | **SGLD** | posteriors SGLD |")
+    assert row.endswith("| 2 | – |")
+    assert row in page.page(stored)
+
+
+def test_every_rival_is_beside_the_best():
+    assert set(per_second.RIVALS) == set(others.METHODS)
 
 
 def test_turns_do_not_count_the_first_round():
