@@ -83,8 +83,16 @@ def _stored(path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def diverged(result: Mapping[str, Any]) -> str | None:
-    """Why there is nothing but this message: the chain became NaN or infinite."""
-    return result.get("diverged")
+    """Why a result does not count: the chain, or a score of what it left, is not finite.
+
+    >>> diverged({"measures": {"nll": math.inf, "ece": 0.5}})
+    'nll is not finite'
+    """
+    if "diverged" in result:
+        return str(result["diverged"])
+    scores = result.get("measures", {}).items()
+    infinite = [k for k, v in scores if isinstance(v, float) and not math.isfinite(v)]
+    return f"{infinite[0]} is not finite" if infinite else None
 
 
 def strict(value: Any) -> Any:

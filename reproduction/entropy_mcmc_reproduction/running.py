@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from entropy_mcmc.posterior.atomic_files import atomic
-from entropy_mcmc_reproduction.items import MODULES, Outcome, item, results
+from entropy_mcmc_reproduction.items import MODULES, Outcome, Verdict, item, results
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, ordered, pending, read, run_all
 from entropy_mcmc_reproduction.stored_runs import is_made
-from entropy_mcmc_reproduction.text import UNDECIDED, markdown, show
+from entropy_mcmc_reproduction.text import FAILS, HOLDS, UNDECIDED, markdown, show
 
 
 def reproduce(
@@ -76,21 +76,39 @@ def _diverged(jobs: Sequence[Job], place: Place) -> list[str]:
 
 
 def _without(lost: Sequence[str], outcome: Outcome, jobs: Iterable[str]) -> Outcome:
-    """An outcome that names its lost runs; what compares with them decides nothing.
+    """An outcome that names its lost runs.
 
-    The seeds that are left were lucky. A verdict whose parties are not `jobs` may need all of them.
+    The seeds that are left were lucky: they decide nothing for the party that lost runs, but what
+    they decide against it stands. A verdict whose parties are not `jobs` may need all of them.
     """
     if not lost:
         return outcome
-    note = f"Diverged, and left out above: {', '.join(lost)}. What needs them is not decided."
-    others = set(map(_label, jobs)) - set(map(_label, lost))
+    note = (
+        f"Diverged, and left out above: {', '.join(lost)}. What needs them is not decided, unless "
+        "the method that diverged is behind in its other runs too."
+    )
+    known, gaps = set(map(_label, jobs)), set(map(_label, lost))
     verdicts = [
-        verdict
-        if verdict.parties and others.issuperset(verdict.parties)
-        else replace(verdict, decision=UNDECIDED)
+        verdict if _stands(verdict, known, gaps) else replace(verdict, decision=UNDECIDED)
         for verdict in outcome.verdicts
     ]
     return replace(outcome, verdicts=verdicts, notes=[*outcome.notes, note])
+
+
+def _stands(verdict: Verdict, known: set[str], gaps: set[str]) -> bool:
+    """Whether a verdict holds although the labels in `gaps` have lost runs."""
+    parties = set(verdict.parties)
+    if not parties or not parties <= known:
+        return False
+    if not parties & gaps:
+        return True
+    # Within the margin the claim may be that the two are alike, which the lost run denies.
+    if verdict.effect is None or verdict.small or len(verdict.parties) != 2:
+        return False
+    ours, theirs = verdict.parties
+    behind = {HOLDS: theirs, FAILS: ours}.get(verdict.decision)
+    _, low, high = verdict.effect
+    return parties & gaps == {behind} and (low > 0 if verdict.decision == HOLDS else high < 0)
 
 
 def _label(job: str) -> str:

@@ -10,7 +10,7 @@ from entropy_mcmc_reproduction import stored_runs
 from entropy_mcmc_reproduction.items import Outcome, Verdict
 from entropy_mcmc_reproduction.jobs import Job, Place, diverged, read, run_all
 from entropy_mcmc_reproduction.running import _without, reproduce
-from entropy_mcmc_reproduction.text import HOLDS, UNDECIDED, number
+from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS, UNDECIDED, number
 from tournament.methods import METHODS
 
 
@@ -47,8 +47,7 @@ def test_the_table_names_what_diverged(place, monkeypatch):
     found = json.loads((place.results / "items" / "gibbs.json").read_text())
     assert [row[:2] for row in found["rows"]] == [["euler", "2"], ["exact", "1"], ["gibbs", "2"]]
     lost = "ablations/emcmc-exact-1"
-    note = f"Diverged, and left out above: {lost}. What needs them is not decided."
-    assert found["notes"][-1] == note
+    assert found["notes"][-1].startswith(f"Diverged, and left out above: {lost}. What needs them ")
 
 
 def test_what_needs_a_lost_run_is_not_decided():
@@ -63,6 +62,31 @@ def test_what_needs_a_lost_run_is_not_decided():
     assert gap.notes[0] == "first"
     assert "a/z-1" in gap.notes[1]
     assert {verdict.decision for verdict in whole.verdicts} == {HOLDS}
+
+
+@pytest.mark.parametrize(
+    ("decision", "effect", "lost", "expected"),
+    [
+        (HOLDS, [2.0, 1.0, 3.0], "y", HOLDS),  # theirs is behind, and lost a run
+        (HOLDS, [2.0, 1.0, 3.0], "x", UNDECIDED),
+        (FAILS, [-2.0, -3.0, -1.0], "x", FAILS),
+        (FAILS, [-2.0, -3.0, -1.0], "y", UNDECIDED),
+        (ALIKE, [0.0, -0.1, 0.1], "y", UNDECIDED),
+        (HOLDS, [0.2, 0.1, 0.3], "y", UNDECIDED),  # by less than the margin
+        (HOLDS, [0.2, -0.1, 1.3], "y", UNDECIDED),  # a claim that they are alike
+    ],
+)
+def test_what_is_decided_against_the_party_that_lost_a_run_stands(decision, effect, lost, expected):
+    verdict = Verdict("better", "", decision, effect=effect, margin=0.5, parties=["a/x", "a/y"])
+    jobs = [f"a/{name}-{seed}" for name in "xy" for seed in range(3)]
+    gap = _without([f"a/{lost}-1"], Outcome([], [], [verdict]), jobs)
+    assert [found.decision for found in gap.verdicts] == [expected]
+
+
+def test_a_score_that_is_not_finite_is_a_lost_run():
+    assert diverged({"measures": {"nll": math.inf, "ece": 0.1}}) == "nll is not finite"
+    assert diverged({"measures": {"nll": 0.3, "by severity": [math.inf]}}) is None
+    assert diverged({"diverged": "a weight"}) == "a weight"
 
 
 def test_infinite_numbers_survive_the_file(place, monkeypatch):
