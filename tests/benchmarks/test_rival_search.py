@@ -89,6 +89,30 @@ def test_the_rivals_have_what_the_search_chose(name):
     assert {knob: knobs[knob] for knob in best} == best
 
 
+def test_the_lr_of_a_rival_that_diverges_on_a_longer_task_is_searched_there(tmp_path):
+    task = TASKS["fashion-mlp-60k"]
+    made = rivals.runs(task)
+    assert {(name, seed) for name, _, seed in made} == {("bSAM", 90), ("bSAM", 91)}
+    for (_, ((knob, lr),), _), (_, (settings,)) in made.items():
+        assert (knob, settings.lr, settings.temperature) == ("lr", lr, 0.005)
+    for name, each in rivals.chosen_again(RESULTS).items():
+        for rival, lr in each.items():
+            assert own.knobs(by_name(rival), TASKS[name])["lr"] == lr
+            assert min(rivals.AGAIN[name][rival]) < lr < max(rivals.AGAIN[name][rival])
+    assert own.knobs(by_name("bSAM"), TASKS["fashion-mlp"])["lr"] == 1.0
+
+
+def test_a_lr_that_diverged_once_is_never_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(rivals, "AGAIN", {"digits": {"bSAM": (1.0, 0.5)}})
+    nll = {(1.0, 90): 0.1, (1.0, 91): None, (0.5, 90): 0.8, (0.5, 91): 0.9}
+    found = [
+        {"rival": "bSAM", "values": {"lr": lr}, "seed": seed, "nll": value}
+        for (lr, seed), value in nll.items()
+    ]
+    (tmp_path / "rivals-digits.json").write_text(json.dumps({"rows": found}))
+    assert rivals.chosen_again(tmp_path) == {"digits": {"bSAM": 0.5}}
+
+
 def test_the_page_shows_what_the_search_chose(tmp_path):
     assert page_extra.searched(tmp_path) == ""
     text = page_extra.searched(RESULTS)
