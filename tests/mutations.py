@@ -154,6 +154,12 @@ MUTANTS = {
         "slow = {**group, **rates}",
         REPLICAS,
     ),
+    "replicas: the guide's velocity rescaled by the lr of the last round": (
+        "samplers/replicas.py",
+        'last = group["exchange_lr"] or group["last_lr"]',
+        'last = group["last_lr"]',
+        REPLICAS,
+    ),
     "replicas: later ones are pulled by a guide that has moved": (
         "samplers/replicas.py",
         "if self._ranks is not None or current == self.num_replicas - 1:",

@@ -27,8 +27,8 @@ RIVALS: dict[str, dict[str, Any]] = {
     "entropy-sgd": {"inner_steps": 5, "temperature": 1e-4},
     "entropy-sgld": {"inner_steps": 5},
 }
-# With all pictures bSAM's s forgets its start and falls to its damping, where the lr above diverges:
-# searched again on that task.
+# With all pictures bSAM's s forgets its start and falls to its damping, where the lr above
+# diverges: searched again on that task.
 LONGER: dict[str, dict[str, dict[str, Any]]] = {"fashion-mlp-60k": {"bsam": {"lr": 0.25}}}
 AS_SGLD = ("entropy-sgd", "entropy-sgld")
 

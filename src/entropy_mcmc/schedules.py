@@ -237,9 +237,18 @@ class Cyclical:
             return
         for place, (lr, start) in enumerate(zip(self.base_lrs, self.base_etas, strict=True)):
             # The pair is stable if lr/η is small enough: the step where it is largest decides.
-            pairs = ((lr * lr_factor(s), self.eta(s, start)) for s in range(self.total_steps))
-            rate, eta = max(pairs, key=lambda pair: pair[0] / pair[1])
-            check(place, lr=rate, eta=eta)
+            def values(s: int, lr: float = lr, start: float = start) -> tuple[float, float]:
+                return lr * lr_factor(s), self.eta(s, start)
+
+            worst = max(range(self.total_steps), key=lambda s: values(s)[0] / values(s)[1])
+            rate, eta = values(worst)
+            try:
+                check(place, lr=rate, eta=eta)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"eta_end={self.eta_end!r} is too narrow for the lr of step {worst} of "
+                    f"{self.total_steps} (eta from {start:.4g}, lr from {lr:.4g}): {error}"
+                ) from error
 
     def is_noisy(self, step: int) -> bool:
         """Whether step number `step` adds noise."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NUM_DATA_REMEDY = "pass num_data=len(train_set), the number of training examples"
 HORIZON = 0.2  # of the guide, as a part of a cycle
 LEAST_HORIZON = 4.0  # steps; below 2 the pair oscillates
+MARGIN = 4.0  # of an automatic η over what a guide that moves seldom needs
 UNKNOWN_HORIZON = 100.0  # steps, where the length of a cycle is not known
 RELAXED = 3.0  # Σ of `relaxation` after which e^{-6} of the variance of θ−θ_a is left
 
@@ -91,11 +92,36 @@ def tie(num_data: float, eta: float) -> float:
 def least_eta(group: Mapping[str, Any]) -> float:
     """η at and below which the coupled pair, or y replicas and their guide, diverge on any energy.
 
-    (y+1)·k·lr/(2(1+μ)N), for a guide that moves in every k-th round: lr/((1+μ)N) for one replica.
+    (y+1)·lr/(2(1+μ)N): lr/((1+μ)N) for one replica. For a guide that moves in every k-th round,
+    see `exchange_limit`.
     """
-    spokes = (1 + group.get("replicas", 1)) / 2 * group.get("exchange_every", 1)
+    replicas, every = group.get("replicas", 1), rounds_between(group)
     mu = group.get("momentum", 0.0)
-    return float(spokes * group["lr"] / ((1 + mu) * group["num_data"]))
+    critical = 2 * (1 + mu) / (replicas + 1)
+    if every > 1:
+        from entropy_mcmc.exchange_limit import critical_coupling  # numpy: not at import
+
+        critical = critical_coupling(replicas, every, mu)
+    return float(group["lr"] / (critical * group["num_data"]))
+
+
+def rounds_between(group: Mapping[str, Any]) -> int:
+    """Rounds from one move of the guide to the next: `exchange_every`, of replicas only."""
+    every: int = group.get("exchange_every", 1) if group.get("replicas", 1) > 1 else 1
+    return every
+
+
+def tightness(group: Mapping[str, Any], eta: float) -> float:
+    """(y+1)/2·k·lr/(ηN): of one replica the share of θ−θ_a that a step removes."""
+    spokes = (1 + group.get("replicas", 1)) / 2 * rounds_between(group)
+    return float(spokes * coupling(group["lr"], group["num_data"], eta))
+
+
+def wide_enough(eta: float, group: Mapping[str, Any]) -> float:
+    """An automatic η, or the least that suits a guide that moves in every k-th round, k > 1."""
+    if rounds_between(group) == 1:
+        return eta
+    return max(eta, MARGIN * least_eta(group), MARGIN * tightness(group, 1.0))
 
 
 def horizon(lr: float, num_data: float, eta: float) -> float:

@@ -91,10 +91,10 @@ def one(**options):
     return EntropyMCMC([nn.Parameter(torch.zeros(2))], **options)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_coupling_limit_at_construction(momentum):
+@pytest.mark.parametrize(("momentum", "remedy"), [(0.0, "exact"), (0.5, "collapsed")])
+def test_coupling_limit_at_construction(momentum, remedy):
     limit = 0.5 / ((1 + momentum) * 100)
-    with pytest.raises(ConfigError, match='larger eta, a smaller lr, or guide_update="exact"'):
+    with pytest.raises(ConfigError, match=f'larger eta, a smaller lr, or guide_update="{remedy}"'):
         one(lr=0.5, num_data=100, eta=limit, momentum=momentum)
     with pytest.warns(UserWarning, match="oscillate"):
         one(lr=0.5, num_data=100, eta=limit * 1.001, momentum=momentum)

@@ -53,7 +53,18 @@ def now_and_then(step, number):
     return step % 2 == 0 if number == 0 else step % 3 > 0
 
 
-def play_round(param, sampler, rests=never):
+def constant(step):
+    """lr of every round, in units of `COMMON`'s."""
+    return 1.0
+
+
+def falling(step):
+    """A lr that falls by a third in every round, as at the end of a cosine."""
+    return (2 / 3) ** step
+
+
+def play_round(param, sampler, rests=never, rate=constant):
+    sampler.param_groups[0]["lr"] = COMMON["lr"] * rate(sampler.param_groups[0]["step"])
     for number in range(sampler.num_replicas):
         assert sampler.current_replica == number
         param.grad = param.detach() + 0.1 * (number + 1) * param.detach().sin()
@@ -79,18 +90,21 @@ def normals(step, stream, inner, size):
     return noise.normal_pair(schedule, *counters)[0].double().numpy()
 
 
-def naive_chain(theta, y, rounds, options, every=1, rests=never):
+def naive_chain(theta, y, rounds, options, every=1, rests=never, rate=constant):
     """The equations of `replicas.py`, all variables from the old values, one array each.
 
-    `left` are the numbers of the noise of which half waits for a variable's next move.
+    `left` are the numbers of the noise of which half waits for a variable's next move, `made` the
+    lr of the round with which a velocity was made: at temperature T it scales with √lr.
     """
     h = {**COMMON, "momentum": 0.0, "integrator": "euler", **options}
     N, mu, tie = h["num_data"], h["momentum"], 1 / (h["eta"] * h["num_data"])
     z, v = np.stack([theta] * (y + 1)), np.zeros((y + 1, theta.size))
     waiting = np.zeros_like(theta)
-    left = [0] * (y + 1)
+    left, made = [0] * (y + 1), [0.0] * (y + 1)
 
     def move(k, gradient, step, lr):
+        v[k] *= np.sqrt(lr / made[k]) if made[k] else 1.0
+        made[k] = lr
         scale = np.sqrt(2 * lr * h["temperature"] * (1 - mu) / N)
         address = (0, k) if k < y else (GUIDE_STREAM, 0)
         eps = normals(step, *address, theta.size)
@@ -111,9 +125,9 @@ def naive_chain(theta, y, rounds, options, every=1, rests=never):
         waiting += (old[:y] - old[y]).sum(0)
         for k in [k for k in range(y) if not rests(step, k)]:
             gradient = slope(old[k], k) + h["weight_decay"] * old[k] + tie * (old[k] - old[y])
-            move(k, gradient, step, h["lr"])
+            move(k, gradient, step, h["lr"] * rate(step))
         if (step + 1) % every == 0:
-            move(y, -tie * waiting / every, step, every * h["lr"])
+            move(y, -tie * waiting / every, step, every * h["lr"] * rate(step))
             waiting[:] = 0
     return z
 
@@ -140,6 +154,22 @@ def test_a_guide_that_moves_in_every_second_round_equals_its_equations(rule):
     for _ in range(7):
         play_round(param, sampler)
     expected = naive_chain(start, 2, 7, options, every=2)
+    np.testing.assert_allclose(shown(param, sampler), expected, rtol=1e-9, atol=1e-11)
+
+
+@every_rule
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_falling_lr_leaves_the_guide_at_its_temperature(rule, every):
+    """Its velocity is rescaled by the lr of its own last move, not of the last round."""
+    param = parameter()
+    start = param.detach().numpy().copy()
+    options = {**RULES[rule], "eta": 0.6}
+    sampler = EntropyMCMC(
+        [param], **{**COMMON, **options}, replicas=2, exchange_every=every, seed=SEED
+    )
+    for _ in range(9):
+        play_round(param, sampler, rate=falling)
+    expected = naive_chain(start, 2, 9, options, every, rate=falling)
     np.testing.assert_allclose(shown(param, sampler), expected, rtol=1e-9, atol=1e-11)
 
 
@@ -500,8 +530,8 @@ def test_a_skipped_amp_step_keeps_the_turn():
         ({"exchange_every": 0}, "exchange_every must be"),
         (
             {"eta": 0.044},
-            r"eta must be greater than \(replicas\+1\)·exchange_every/2·lr/\(.*\) = 0.045 .*; "
-            "use a larger eta, a smaller lr, or fewer replicas",
+            r"eta must be greater than \(replicas\+1\)/2·lr/\(.*\) = 0.045 .*; "
+            "use a larger eta, a smaller lr or fewer replicas",
         ),
     ],
 )

@@ -118,7 +118,7 @@ class Thermometer:
                     f"the thermometer needs a sampler with a guide (EntropyMCMC), got "
                     f"{type(sampler).__name__} without {sorted(missing)}"
                 )
-            if group.get("exchange_every", 1) > 1:
+            if units.rounds_between(group) > 1:
                 raise ConfigError(
                     f"the thermometer needs a guide that moves in every round, got "
                     f"exchange_every={group['exchange_every']}; use exchange_every=1"

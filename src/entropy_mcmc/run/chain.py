@@ -25,6 +25,7 @@ from entropy_mcmc.run.replica_stack import ReplicaStack
 from entropy_mcmc.run.seeds import derive
 from entropy_mcmc.run.step_schedule import Plan
 from entropy_mcmc.run.training_batches import Prefetched
+from entropy_mcmc.units import rounds_between
 
 
 class Chain:
@@ -62,7 +63,7 @@ class Chain:
     def _make_thermometer(self) -> Thermometer | None:
         """The thermometer of a sampler with a guide that moves in every round."""
         group = self.sampler.param_groups[0]
-        if not self.sampler.has_guide or group["exchange_every"] > 1:
+        if not self.sampler.has_guide or rounds_between(group) > 1:
             return None
         # An epoch's mini-batches cancel over its rounds, if these are whole.
         rounds, rest = divmod(self.source.steps, self.context.config.replicas)

@@ -278,8 +278,15 @@ def choose_eta(config: RunConfig, num_data: int, cycle_steps: int) -> RunConfig:
         noise_from = config.schedule.burn_in if sampler.temperature else None
         horizon = units.auto_horizon(cycle_steps, noise_from, sampler.momentum or 0.0)
         eta = units.eta_of_horizon(horizon, sampler.lr, num_data)
+        moves = {
+            "lr": sampler.lr,
+            "num_data": num_data,
+            "momentum": sampler.momentum or 0.0,
+            "replicas": config.replicas,
+            "exchange_every": sampler.exchange_every or 1,
+        }
         # y replicas move the guide y times as fast.
-        return with_parts(config, sampler={"eta": config.replicas * eta})
+        return with_parts(config, sampler={"eta": units.wide_enough(config.replicas * eta, moves)})
     return config
 
 

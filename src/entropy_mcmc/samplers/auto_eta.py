@@ -34,7 +34,7 @@ def first_choice(group: Mapping[str, Any]) -> Choice:
     else:
         lr, steps = _rate("lr", group), units.UNKNOWN_HORIZON
         reason = f"the guide averages over {steps:g} {_turns(group)}; Cyclical fits it to a cycle"
-    return Choice(_speed(group) * units.eta_of_horizon(steps, lr, num_data), reason)
+    return Choice(_wide_enough(group, units.eta_of_horizon(steps, lr, num_data)), reason)
 
 
 def planned_choice(group: Mapping[str, Any], cycle_steps: int, burn_in: float) -> Choice | None:
@@ -48,8 +48,16 @@ def planned_choice(group: Mapping[str, Any], cycle_steps: int, burn_in: float) -
     steps = units.auto_horizon(cycle_steps, noise_from, group.get("momentum", 0.0))
     share = f"{steps / cycle_steps:.0%} of a cycle"
     reason = f"the guide averages over {steps:.3g} {_turns(group)}, {share}"
-    eta = units.eta_of_horizon(steps, group["lr"], group["num_data"])
-    return Choice(_speed(group) * eta, reason)
+    planned = units.eta_of_horizon(steps, group["lr"], group["num_data"])
+    eta = _wide_enough(group, planned)
+    if eta > _speed(group) * planned:
+        reason = f"{units.MARGIN:g} times the η at which a guide that moves so seldom diverges"
+    return Choice(eta, reason)
+
+
+def _wide_enough(group: Mapping[str, Any], eta: float) -> float:
+    """η of all replicas from that of one; not near the limit of a guide that moves seldom."""
+    return units.wide_enough(_speed(group) * eta, group)
 
 
 def _speed(group: Mapping[str, Any]) -> int:

@@ -221,7 +221,7 @@ class Sampler(WithVariables):
         """Refuse hyper-parameters that can never work."""
         for declared in hyper_parameters(type(self)).values():
             if declared.name in group:
-                declared.check(group[declared.name])
+                group[declared.name] = declared.check(group[declared.name])
 
     def _recheck(self) -> None:
         """Check the groups again whenever a schedule or the user changed them."""

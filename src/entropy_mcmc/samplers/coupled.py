@@ -34,7 +34,7 @@ from entropy_mcmc.samplers.base import Closure, Group
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.replicas import Replicated
 from entropy_mcmc.samplers.rule import Pair, Update
-from entropy_mcmc.units import heat_of, least_eta, posterior_in_words
+from entropy_mcmc.units import heat_of, least_eta, posterior_in_words, rounds_between, tightness
 
 OSCILLATES = 0.5
 GUIDE_STREAM = 2  # of the noise that draws θ_a given θ
@@ -135,30 +135,49 @@ class Guided(Replicated):
             self._check_coupling(group)
 
     def _check_coupling(self, group: Group) -> None:
-        given = f"lr={group['lr']!r}, num_data={group['num_data']!r}, eta={group['eta']!r}"
-        least, formula = least_eta(group), "lr/((1+momentum)·num_data)"
-        tightness = "lr/(eta·num_data)"
-        remedy = 'a larger eta, a smaller lr, or guide_update="exact"'
-        if group["replicas"] > 1:
-            given += f", replicas={group['replicas']}, exchange_every={group['exchange_every']}"
-            formula = f"(replicas+1)·exchange_every/2·{formula}"
-            tightness = f"(replicas+1)·exchange_every/2·{tightness}"
-            remedy = "a larger eta, a smaller lr, or fewer replicas"
+        least, formula, told = least_eta(group), _limit_in_words(group), _given(group)
         if group["eta"] <= least:
             raise ConfigError(
-                f"eta must be greater than {formula} = {least:.4g} for guide_update='euler', which "
-                f"diverges below, got {given}; use {remedy}"
+                f"eta must be greater than {formula}{least:.4g} for guide_update='euler', which "
+                f"diverges below, got {told}; use {_remedy(group)}"
             )
-        coupling = (1 + group["momentum"]) * least / group["eta"]  # lr/(ηN) of one replica
+        coupling = tightness(group, group["eta"])
         hot = group["integrator"] == "euler" and coupling > OSCILLATES
         if hot and not self._warned:
             self._warned = True
+            share = "(replicas+1)·exchange_every/2·" if group["replicas"] > 1 else ""
             warnings.warn(
-                f"{tightness} = {coupling:.3g} is above {OSCILLATES}: θ and θ_a oscillate "
-                f"around each other and the chain is hotter than T ({given}); use {remedy}",
+                f"{share}lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a "
+                f"oscillate around each other and the chain is hotter than T ({told}); "
+                f"use {_remedy(group)}",
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def _limit_in_words(group: Group) -> str:
+    """The formula of `least_eta`; nothing where it has none."""
+    if rounds_between(group) > 1:
+        return ""
+    share = "(replicas+1)/2·" if group["replicas"] > 1 else ""
+    return f"{share}lr/((1+momentum)·num_data) = "
+
+
+def _given(group: Group) -> str:
+    """What the limit of η depends on."""
+    names = ["lr", "num_data", "eta"]
+    names += ["momentum"] if group["momentum"] else []
+    names += ["replicas", "exchange_every"] if group["replicas"] > 1 else []
+    return ", ".join(f"{name}={group[name]!r}" for name in names)
+
+
+def _remedy(group: Group) -> str:
+    """What keeps the pair together, of what exists with the group's other settings."""
+    if group["replicas"] > 1:
+        less = ", a smaller exchange_every" if group["exchange_every"] > 1 else ""
+        return f"a larger eta, a smaller lr{less} or fewer replicas"
+    bound = group["momentum"] or group["integrator"] != "euler"
+    return f'a larger eta, a smaller lr, or guide_update="{"collapsed" if bound else "exact"}"'
 
 
 def check_combination(group: dict[str, Any]) -> None:

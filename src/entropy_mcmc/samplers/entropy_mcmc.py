@@ -113,6 +113,7 @@ class EntropyMCMC(Guided):
         "coupled": True,
         "replica": 0,
         "round_lr": 0.0,
+        "exchange_lr": 0.0,
     }
 
     def __init__(

@@ -24,9 +24,13 @@ PLUMBING = ("self", "params", "seed", "fused", "check_every")
 
 @dataclass(frozen=True)
 class Range:
-    """What values are allowed; `check(name, value)` raises for all others."""
+    """What values are allowed; `check(name, value)` raises for all others.
+
+    Of `whole` numbers 2.0 is taken, as 2.
+    """
 
     check: Callable[[str, Any], object]
+    whole: bool = False
 
 
 def positive(remedy: str = "") -> Range:
@@ -57,7 +61,7 @@ def at_most(limit: float, range: Range) -> Range:
 
 def count(least: int = 1) -> Range:
     """A whole number of at least `least`."""
-    return Range(partial(errors.check_count, least=least))
+    return Range(partial(errors.check_count, least=least), whole=True)
 
 
 def one_of(*choices: object) -> Range:
@@ -89,10 +93,12 @@ class HyperParameter:
     range: Range | None
     help: str
 
-    def check(self, value: object) -> None:
-        """Raise `ConfigError` unless the value is allowed."""
-        if self.range is not None:
-            self.range.check(self.name, value)
+    def check(self, value: Any) -> Any:
+        """The value, a count as an int; raises `ConfigError` unless it is allowed."""
+        if self.range is None:
+            return value
+        self.range.check(self.name, value)
+        return int(value) if self.range.whole else value
 
 
 def hyper_parameters(sampler: type) -> Mapping[str, HyperParameter]:

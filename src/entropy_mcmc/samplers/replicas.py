@@ -17,7 +17,7 @@ yc on that of θ_a, and −c between θ_a and each replica, c = 1/η. The covari
 T[A(I − αA/(2(1+μ)))]⁻¹ for Euler steps and T·A⁻¹ for `lm` and `baoab`. A splits: along differences
 of replicas it is h+c; of (√y·mean θ_i, θ_a) it is [[h+c, −√y·c], [−√y·c, yc]]
 (`stationary.replica_covariance`). At h = 0 its largest eigenvalue is (y+1)c: stable if
-η > (y+1)·lr/(2(1+μ)N).
+η > (y+1)·lr/(2(1+μ)N); for a guide that moves less often, see `exchange_limit.py`.
 
 One call of `step` is one gradient: it moves the replica that is in the model, and puts the next one
 into its place. After y calls, a round, the guide moves. With `exchange_every` = k it moves in every
@@ -25,7 +25,8 @@ k-th round only, by the sum of the pulls and with k times the variance of noise:
 Averaged noise (`lm`) is shared by two moves of its own, which are k rounds apart. A parameter that
 has no gradient for a replica stays, as in torch, and pulls the guide all the same.
 While the group entry `coupled` is False (burn-in), all y calls of a round move one network, as SGD
-does; replicas and guide start as that network, with its velocity, at the first coupled round.
+does; at the first coupled round replicas and guide start as that network, the replicas with its
+velocity, the guide at rest.
 On several processes (`spread_replicas.py`) every process keeps its own replica, one call is one
 round, and the sum of θ_i−θ_a is all that is exchanged.
 """
@@ -39,7 +40,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.samplers.base import Closure, Group
 from entropy_mcmc.samplers.kernel.rests import by_number_left
 from entropy_mcmc.samplers.kernel.swap import showing
@@ -74,6 +75,8 @@ class Replicated(SpreadReplicas):
             (self._move_alone if alone else self._move_replica)(group, params, current)
         if not alone:
             self._pass_over(active, current)
+        if self._ranks is not None and self._guide_is_due():
+            self._begin_on_all()
         if self._ranks is None:
             self._show(current, (current + 1) % self.num_replicas)
         if self._ranks is not None or current == self.num_replicas - 1:
@@ -89,7 +92,8 @@ class Replicated(SpreadReplicas):
         predicts (`torch.optim.swa_utils.update_bn`). With one replica for each process this is a
         collective call.
         """
-        if not 0 <= number < self.num_replicas:
+        number = check_count("number", number, least=0)
+        if number >= self.num_replicas:
             raise ConfigError(
                 f"number must be from 0 to {self.num_replicas - 1}, the replicas of this sampler, "
                 f"got number={number!r}"
@@ -117,12 +121,12 @@ class Replicated(SpreadReplicas):
     @torch.no_grad()
     def replica_mean(self, param: Tensor) -> Tensor:
         """Mean of a parameter over the replicas; collective where each process has one."""
-        if self.num_replicas == 1 or "guide" not in self.state[param]:
-            return self._theta(param).detach()
         if self._ranks is not None:
             total = self._theta(param).detach().clone()
             torch.distributed.all_reduce(total, group=self._ranks)
             return total / self.num_replicas
+        if self.num_replicas == 1 or "guide" not in self.state[param]:
+            return self._theta(param).detach()
         current, state = self.current_replica, self.state[param]
         others = [state[slot(i)] for i in range(self.num_replicas) if i != current]
         return sum(others, self._theta(param).detach()) / self.num_replicas
@@ -185,7 +189,10 @@ class Replicated(SpreadReplicas):
 
     @torch.no_grad()
     def _begin_replicas(self, param: Tensor) -> None:
-        """All replicas and the guide start as θ at its first gradient, or after burn-in."""
+        """All replicas and the guide start as θ at its first gradient, or after burn-in.
+
+        Replicas go on with the velocity of burn-in; the guide, which did not move, is at rest.
+        """
         if "guide" in self.state[param]:
             return
         velocity = self.state[param].pop("velocity", None)  # of the one network
@@ -228,10 +235,15 @@ class Replicated(SpreadReplicas):
         for group in self.param_groups:
             group["replica"] = new
 
+    def _guide_is_due(self) -> bool:
+        """Whether the guide of a group moves at the end of this round."""
+        return any((g["step"] + 1) % g["exchange_every"] == 0 for g in self.param_groups)
+
     def _end_round(self) -> None:
         for group in self.param_groups:
             if (group["step"] + 1) % group["exchange_every"] == 0:
                 self._move_guide(group, [p for p in group["params"] if "guide" in self.state[p]])
+                group["exchange_lr"] = group["round_lr"]  # with which the guide's velocity was made
             group["last_lr"] = group["round_lr"]
         self._end()
 
@@ -244,7 +256,8 @@ class Replicated(SpreadReplicas):
         if self._ranks is not None:
             sum_over(self._ranks, pulls)
         rounds = group["exchange_every"]
-        rates = {"lr": rounds * group["round_lr"], "last_lr": rounds * group["last_lr"]}
+        last = group["exchange_lr"] or group["last_lr"]  # a state of earlier versions lacks it
+        rates = {"lr": rounds * group["round_lr"], "last_lr": rounds * last}
         slow = {**group, **rates, "weight_decay": 0.0}
         strength = tie(group["num_data"], group["eta"])
         slopes = torch._foreach_mul(pulls, -strength / rounds)

@@ -110,6 +110,7 @@ LATER_ENTRIES: Mapping[str, Any] = {
     "exchange_every": 1,
     "replica": 0,
     "round_lr": 0.0,
+    "exchange_lr": 0.0,
     "rests": [],
 }
 
