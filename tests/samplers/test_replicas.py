@@ -503,6 +503,11 @@ def test_blocks_show_and_restore_and_are_closed():
         assert torch.equal(p, value)
     with pytest.raises(ConfigError, match="from 0 to 2, the replicas of this sampler, got"):
         sampler.replica(3).__enter__()
+    with sampler.replica(2.0):
+        assert torch.equal(net[0].weight, seen[2])
+    for number in (0.5, -1, "1", None):
+        with pytest.raises(ConfigError, match="number must be a"):
+            sampler.replica(number).__enter__()
 
 
 def test_a_skipped_amp_step_keeps_the_turn():

@@ -4,7 +4,8 @@ The sum of θ_i−θ_a over the processes is all that a round needs. A replica o
 broadcast when it is asked for, and `state_dict` gathers all, so that a checkpoint is that of one
 process; each process takes its own replica from it. Where the guide does not move in every round,
 it also has the pulls that each process keeps for the next exchange: their sum would do, but not to
-the last bit.
+the last bit. All processes exchange the same tensors: those of parameters that have begun, that is,
+had a gradient on some process. As long as one has not begun, a mask of them is exchanged as well.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.samplers.base import Sampler
+from entropy_mcmc.samplers.kernel.common_start import broadcast, share_start
 from entropy_mcmc.samplers.kernel.rests import rests_of, share_rests
 from entropy_mcmc.samplers.sghmc import alone_update
 
@@ -27,6 +29,7 @@ class SpreadReplicas(Sampler):
     """A sampler whose replicas may live on one process each; `Replicated` makes their steps."""
 
     _ranks: Any = None  # the process group whose processes have one replica each
+    _begun: int = 0  # parameters that have a guide on every process
 
     @property
     def num_replicas(self) -> int:
@@ -45,13 +48,21 @@ class SpreadReplicas(Sampler):
             return int(torch.distributed.get_rank(self._ranks))
         return int(self.param_groups[0]["replica"])
 
-    def spread_replicas(self, process_group: Any = None) -> None:
+    def spread_replicas(self, process_group: Any = None, model: nn.Module | None = None) -> None:
         """Keep one replica on each process of a group (default: all); before the first step.
 
         Every process then makes its own steps with its own mini-batches; the noise is that of all
-        replicas in one process. `state_dict` and `replica` become collective calls.
+        replicas in one process. All replicas start as the parameters of process 0, with its seed,
+        as `DistributedDataParallel` does; with other hyper-parameters than its own, all raise.
+        `state_dict` and `replica` become collective calls.
+
+        Args:
+            process_group: Its processes; as many as there are replicas.
+            model: All of its parameters and buffers become those of process 0, also the ones that
+                the sampler does not move. Not needed where every process made the same model.
         """
         ranks = process_group or torch.distributed.group.WORLD
+        share_start(self, model, ranks)
         size = torch.distributed.get_world_size(ranks)
         if size != self.num_replicas:
             raise ConfigError(
@@ -72,6 +83,7 @@ class SpreadReplicas(Sampler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` gave, on as many processes as one likes."""
         super().load_state_dict(state_dict)
+        self._begun = 0
         if self._ranks is not None:
             self._take_own()
             return
@@ -83,12 +95,30 @@ class SpreadReplicas(Sampler):
         """Parameters beside which a variable is kept."""
         return [p for g in self.param_groups for p in g["params"] if name in self.state.get(p, {})]
 
+    def _begin_replicas(self, param: Tensor) -> None:
+        raise NotImplementedError
+
+    def _begin_on_all(self) -> None:
+        """Begin what had its first gradient on another process: here it rested until now."""
+        groups = [(group, p) for group in self.param_groups for p in group["params"]]
+        if self._begun == len(groups):
+            return
+        has = [int("guide" in self.state.get(p, {})) for _, p in groups]
+        begun = torch.tensor(has, dtype=torch.int32, device=groups[0][1].device)
+        torch.distributed.all_reduce(begun, torch.distributed.ReduceOp.MAX, group=self._ranks)
+        found = [pair for pair, some in zip(groups, begun.tolist(), strict=True) if some]
+        for group, p in found:
+            self._begin_replicas(p)
+            for name in alone_update(group).starts:  # where it moved, it has a velocity
+                self._variable(p, variable_of(name, self.current_replica), 0.0)
+        self._begun = len(found)
+
     @contextmanager
     @torch.no_grad()
     def _received(self, number: int) -> Iterator[None]:
         """Inside the block `state` holds the replica of another process as "shown"."""
         self._refuse_inside_block("replica()")
-        params = self._with("guide")
+        params = [p for group in self.param_groups for p in group["params"]]
         for p in params:
             self.state[p]["shown"] = self._broadcast(self._theta(p), number)
         try:
@@ -99,15 +129,13 @@ class SpreadReplicas(Sampler):
 
     def _broadcast(self, value: Tensor, number: int) -> Tensor:
         """A copy of the value that process `number` has."""
-        copy = value.detach().clone()
-        source = torch.distributed.get_global_rank(self._ranks, number)
-        torch.distributed.broadcast(copy, source, group=self._ranks)
-        return copy
+        return broadcast(value, number, self._ranks)
 
     @contextmanager
     @torch.no_grad()
     def _gathered(self) -> Iterator[None]:
         """Inside the block `state` holds all replicas, as it does in one process."""
+        self._begin_on_all()
         own = {p: dict(self.state[p]) for p in self._with("guide")}
         waiting = any(group["exchange_every"] > 1 for group in self.param_groups)
         for p, state in own.items():
