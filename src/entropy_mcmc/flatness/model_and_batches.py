@@ -58,11 +58,24 @@ def generator(seed: int | None) -> torch.Generator:
     return torch.Generator().manual_seed(draw_seed() if seed is None else seed)
 
 
+def check_model(model: nn.Module) -> None:
+    """Refuse what is no network, such as a loss in its place."""
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}; the order is "
+            "(model, loss, data)"
+        )
+
+
 def parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The trainable parameters; frozen ones are no part of the basin."""
+    check_model(model)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not trained:
-        raise ConfigError("model must have a parameter with requires_grad=True, got none")
+        kind = type(model).__name__
+        raise ConfigError(
+            f"model must have a parameter with requires_grad=True, got none in {kind}"
+        )
     return trained
 
 
@@ -119,6 +132,7 @@ def move_to(model: nn.Module, flat: Tensor) -> None:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode (batch norm uses its stored statistics, no dropout), then as before."""
+    check_model(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -131,6 +145,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def restoring(model: nn.Module) -> Iterator[None]:
     """Whatever happens inside, parameters, buffers and modes are put back bit for bit."""
+    check_model(model)
     kept = [(t, t.detach().clone()) for t in (*model.parameters(), *model.buffers())]
     try:
         with evaluating(model):
