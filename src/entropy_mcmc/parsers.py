@@ -148,6 +148,12 @@ def _flatness() -> Any:
         help="steps per chain of the local learning coefficient; 0 leaves it out",
     )
     parser.add_argument(
+        "--learning_rows",
+        type=int,
+        default=256,
+        help="training rows of each of these steps, its batch_size; too few heat the chains",
+    )
+    parser.add_argument(
         "--localisation",
         type=float,
         default=200.0,

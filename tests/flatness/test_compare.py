@@ -10,6 +10,7 @@ import torch
 from entropy_mcmc import flatness
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.learning_coefficient import estimate
+from entropy_mcmc.flatness.table import gamma_decides
 
 SETTINGS = flatness.Settings(
     eigenvalues=2, probes=4, lanczos_steps=10, directions=2, distances=(0.0, 1.0)
@@ -79,15 +80,18 @@ def test_the_learning_coefficient_is_a_line_and_its_warnings_are_notes(plain):
     assert row.learning_localisation == 1e4
     assert row.learning_by_localisation == alone.effect.values
     assert row.learning_sensitivity == alone.effect.sensitivity
+    assert row.learning_gamma_decides == alone.effect.decides
     assert (row.learning_rhat, row.learning_ess) == (alone.rhat, alone.ess)
     assert row.learning_temperature == alone.temperature
     assert row.learning_measured_temperature == alone.measured_temperature
+    assert row.learning_counted_temperature == alone.counted_temperature
     assert "localisation γ = 10000 is a convention" in str(comparison)
     assert f"{alone.effect.values[0]:.4g}" in str(comparison)
     assert ("γ decides the value of theta" in str(comparison)) == alone.effect.decides
     wild = flatness.compare(*args, settings=replace(SETTINGS, learning=replace(sampling, lr=1e8)))
     assert wild.rows[0].learning_coefficient is None
     assert wild.rows[0].learning_measured_temperature is None
+    assert wild.rows[0].learning_counted_temperature is None
     assert "Learning coefficient of theta, not trustworthy: 2 of 2 chains diverged" in str(wild)
     assert "failed" in str(wild)
     assert "By curvatures" not in str(wild)  # lr was given: none were measured
@@ -154,3 +158,18 @@ def test_subset_is_fixed_by_its_seed(plain):
 def test_no_states_are_refused(plain):
     with pytest.raises(ConfigError, match="at least one state"):
         flatness.compare(plain.model, plain.loss, plain.data, {})
+
+
+@pytest.mark.parametrize(
+    ("row", "decides"),
+    [
+        ({"learning_sensitivity": 0.9, "learning_gamma_decides": False}, False),  # too rough
+        ({"learning_sensitivity": 0.9, "learning_gamma_decides": True}, True),
+        ({"learning_sensitivity": 0.9}, True),  # of a file from before
+        ({"learning_sensitivity": 0.1}, False),
+        ({"learning_sensitivity": None}, False),
+        ({"learning_sensitivity": "0.9", "learning_gamma_decides": "yes"}, False),
+    ],
+)
+def test_a_rough_sensitivity_is_no_verdict(row, decides):
+    assert gamma_decides(row) == decides

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from entropy_mcmc.flatness.curvatures import by_hessian, curvatures
 from entropy_mcmc.flatness.localisation_effect import localisation_effect
-from entropy_mcmc.flatness.localised import curvature_nodes
+from entropy_mcmc.flatness.model_and_batches import vector
 from learning_references import Population, mean, of_population, rows
 
 CURVATURE = torch.tensor([0.0, 0.02, 0.3, 1.0], dtype=torch.float64)
@@ -29,16 +30,29 @@ def test_values_and_sensitivity_are_the_closed_form():
 
 
 def test_from_a_count_of_directions_to_a_trace():
-    stiff = localisation_effect([0.0, 1e6], [10, 4], localisation=1.0)
-    assert stiff.values == pytest.approx([2.0] * 3, rel=1e-4)
+    stiff = localisation_effect([0.0, 1e6], [100, 40], localisation=1.0)
+    assert stiff.values == pytest.approx([20.0] * 3, rel=1e-4)
     assert stiff.sensitivity == pytest.approx(0, abs=1e-4)
     assert not stiff.decides
     assert "mostly a count of directions" in str(stiff)
-    soft = localisation_effect([0.0, 1e-3], [10, 4], localisation=1.0)
-    assert soft.values == pytest.approx([8e-3, 2e-3, 5e-4], rel=0.01)  # Σa/(2γ)
+    soft = localisation_effect([0.0, 1e-3], [100, 40], localisation=1.0)
+    assert soft.values == pytest.approx([8e-2, 2e-2, 5e-3], rel=0.01)  # Σa/(2γ)
     assert soft.sensitivity == pytest.approx(1, abs=0.01)
     assert soft.decides
     assert "γ decides" in str(soft)
+
+
+@pytest.mark.parametrize("curvature", [1e6, 1e-3])
+def test_no_verdict_where_few_directions_count(curvature):
+    """One random vector sees k directions among many with an error of √(2/k): k = 4 is too few."""
+    few, enough = (localisation_effect([0.0, curvature], [1000, k], 1.0) for k in (4, 12))
+    assert few.errors[1] / few.values[1] == pytest.approx(math.sqrt(2 / 4), rel=0.01)
+    assert few.rough
+    assert not few.decides
+    assert str(few).endswith("of 1 (too rough for a verdict)")
+    assert not enough.rough
+    assert enough.decides == (curvature < 1)
+    assert "verdict" not in str(enough)
 
 
 def test_nothing_is_said_where_the_loss_does_not_curve_upwards():
@@ -48,10 +62,11 @@ def test_nothing_is_said_where_the_loss_does_not_curve_upwards():
 def test_nodes_of_a_network_give_the_sum_within_the_stated_error():
     """4 × 100 directions; at γ/4, γ and 4γ within 4.5 of the errors from one vector."""
     model = Population(lambda w: (CURVATURE * w.square()).sum(1) / 2, 100, 4)
-    nodes, weights = curvature_nodes(model, mean, [rows(1)], [torch.ones(())], seed=0)
-    np.testing.assert_allclose(nodes, CURVATURE, atol=1e-9)
-    assert weights.sum() == pytest.approx(400)
-    effect = localisation_effect(145 * nodes, weights, 20.0)
+    product = by_hessian(model, mean, [rows(1)], [torch.ones(())])
+    found = curvatures(product, vector(model), seed=0)
+    np.testing.assert_allclose(found.values, CURVATURE, atol=1e-9)
+    assert found.counts.sum() == pytest.approx(400)
+    effect = localisation_effect(145 * found.values, found.counts, 20.0)
     a = np.repeat(145 * CURVATURE.numpy(), 100)
     for gamma, value, error in zip(effect.localisations, effect.values, effect.errors, strict=True):
         f = a / (a + gamma)

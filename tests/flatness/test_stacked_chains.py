@@ -46,7 +46,14 @@ def both(args, sampling):
 
 def assert_same(alone, stacked, tolerance=1e-10):
     """All readings of `LearningCoefficient`; the sums of batched products round differently."""
-    names = ("value", "standard_error", "rhat", "ess", "measured_temperature")
+    names = (
+        "value",
+        "standard_error",
+        "rhat",
+        "ess",
+        "measured_temperature",
+        "counted_temperature",
+    )
     for name in names:
         got, expected = getattr(stacked, name), getattr(alone, name)
         assert got == pytest.approx(expected, rel=tolerance, nan_ok=True), name
@@ -91,7 +98,7 @@ def test_a_chain_may_diverge_and_the_others_go_on(monkeypatch):
     assert 0 < sum(trace.diverged > 0 for trace in alone) < 3
     for one, other in zip(alone, stacked, strict=True):
         assert other.diverged == one.diverged
-        for name in ("excess", "distance", "temperature"):
+        for name in ("excess", "distance", "temperature", "counted"):
             assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-10, abs=1e-12)
 
 

@@ -126,6 +126,7 @@ def test_the_command_line(runs, tmp_path, capsys):
     value, error = row["learning_coefficient"], row["learning_coefficient_error"]
     assert "local learning coefficient" in shown
     assert f"{value:.4g} ± {error:.2g}" in shown
+    assert row["learning_counted_temperature"] > 0
     assert main([*arguments, "--learning_steps", "0"]) == 0
     assert "earning coefficient" not in capsys.readouterr().out
 

@@ -91,10 +91,12 @@ class Row:
     learning_localisation: float | None = None  # γ, and what the curvatures give at γ/4, γ and 4γ:
     learning_by_localisation: tuple[float, ...] | None = None
     learning_sensitivity: float | None = None  # to γ: 0 for a count of directions, 1 for a trace/γ
+    learning_gamma_decides: bool | None = None  # by the sensitivity, unless that is too rough
     learning_rhat: float | None = None  # of the loss over its chains
     learning_ess: float | None = None
     learning_temperature: float | None = None  # T = 1/β of its target, and that of its chains:
     learning_measured_temperature: float | None = None
+    learning_counted_temperature: float | None = None  # along the directions that it counts
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,12 @@ def _with_learning(
         learning_localisation=coefficient.localisation,
         learning_by_localisation=effect.values if effect else None,
         learning_sensitivity=effect.sensitivity if effect else None,
+        learning_gamma_decides=effect.decides if effect else None,
         learning_rhat=coefficient.rhat,
         learning_ess=coefficient.ess,
         learning_temperature=coefficient.temperature,
         learning_measured_temperature=_finite(coefficient.measured_temperature),
+        learning_counted_temperature=_finite(coefficient.counted_temperature),
     )
 
 

@@ -132,7 +132,15 @@ def _signs(model: nn.Module, probes: int, seed: int | None) -> Tensor:
 
 
 def lanczos(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> tuple[Array, Array]:
-    """Diagonal and off-diagonal of the tridiagonal matrix after at most `steps` products.
+    """Diagonal and off-diagonal of the tridiagonal matrix after at most `steps` products."""
+    diagonal, off, _ = lanczos_basis(product, start, steps)
+    return diagonal, off
+
+
+def lanczos_basis(
+    product: Callable[[Tensor], Tensor], start: Tensor, steps: int
+) -> tuple[Array, Array, Tensor]:
+    """`lanczos`, and the orthonormal rows in which the matrix is tridiagonal.
 
     Every new vector is made orthogonal to all earlier ones, twice: without it rounding brings
     found eigenvalues back as ghosts. Stops early when the start's Krylov space is exhausted.
@@ -153,7 +161,8 @@ def lanczos(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> t
             break
         off.append(norm)
         basis.append(w / norm)
-    return np.array(diagonal), np.array(off[: len(diagonal) - 1])
+    size = len(diagonal)
+    return np.array(diagonal), np.array(off[: size - 1]), torch.stack(basis[:size])
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,21 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.errors import ConfigError, check_choice, check_count, check_positive
+from entropy_mcmc.flatness.curvatures import (
+    CURVATURE_ROWS,
+    by_differences,
+    by_hessian,
+    counted_directions,
+    curvatures,
+)
 from entropy_mcmc.flatness.given_data import Data
 from entropy_mcmc.flatness.input_checks import checked
 from entropy_mcmc.flatness.learning_estimate import LearningCoefficient, summarise
 from entropy_mcmc.flatness.localisation_effect import localisation_effect
 from entropy_mcmc.flatness.localised import (
-    CURVATURE_ROWS,
     MiniBatches,
     Plan,
     Target,
-    curvature_nodes,
     partition,
     run_chains,
     start_losses,
@@ -178,7 +183,7 @@ def estimate(
         plan = Plan(parts, starts, target, sampling.warm_up)
         traces = run(model, loss, plan, _seeds(sampling))
     mean = sum(s * rows for s, rows in zip(starts, parts.sizes, strict=True)) / parts.rows
-    return summarise(traces, target, sampling.warm_up, mean, vector(model).numel())
+    return summarise(traces, plan, mean, vector(model).numel())
 
 
 def _seeds(sampling: LocalSampling) -> list[int]:
@@ -197,14 +202,21 @@ def _target(model: nn.Module, loss: Loss, parts: MiniBatches, sampling: LocalSam
         scale=_scales(model, sampling.scale),
         steps=sampling.steps,
     )
-    if not isinstance(sampling.lr, str):
-        return replace(target, lr=check_positive("lr", sampling.lr))
+    few, weight, gamma = parts.first(CURVATURE_ROWS), target.inverse, target.localisation
+    if not isinstance(sampling.lr, str):  # then the loss need not have a second derivative
+        check_positive("lr", sampling.lr)
+        differences = by_differences(model, loss, few, target.scale, 1 / math.sqrt(gamma))
+        found = curvatures(differences, vector(model), sampling.seed)
+        return replace(target, lr=sampling.lr, directions=counted_directions(found, weight, gamma))
     check_choice("lr", sampling.lr, ("auto",))
-    few = parts.first(CURVATURE_ROWS)
-    nodes, weights = curvature_nodes(model, loss, few, target.scale, sampling.seed)
-    curvature = target.inverse * max(0.0, float(nodes[-1])) + target.localisation
-    effect = localisation_effect(target.inverse * nodes, weights, target.localisation)
-    return replace(target, lr=AUTO_STEP * target.inverse / curvature, effect=effect)
+    found = curvatures(by_hessian(model, loss, few, target.scale), vector(model), sampling.seed)
+    largest = weight * max(0.0, float(found.values[-1])) + gamma
+    return replace(
+        target,
+        lr=AUTO_STEP * weight / largest,
+        effect=localisation_effect(weight * found.values, found.counts, gamma),
+        directions=counted_directions(found, weight, gamma),
+    )
 
 
 def _scales(model: nn.Module, scale: Scale | None) -> list[Tensor]:

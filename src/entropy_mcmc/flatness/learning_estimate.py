@@ -10,7 +10,7 @@ import numpy as np
 
 from entropy_mcmc.diagnostics import mixing
 from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
-from entropy_mcmc.flatness.localised import Target, Trace
+from entropy_mcmc.flatness.localised import Plan, Trace
 
 RHAT = 1.05
 REACHED = 1.5  # burn-in in relaxation times of the localisation: 95 % of the variance is there
@@ -32,8 +32,7 @@ class LearningCoefficient:
         loss: L*, the mean loss at the network's weights.
         num_data: n.
         temperature: T = 1/β of the target.
-        measured_temperature: Configurational temperature of the chains: above T where the step or
-            the mini-batches heat them.
+        measured_temperature: Configurational temperature of the chains, a mean over all weights.
         localisation: γ.
         lr: Learning rate on the mean loss.
         step_size: α = lr·T/n.
@@ -41,7 +40,10 @@ class LearningCoefficient:
         draws: Draws of each chain.
         warnings: Why the estimate is not to be trusted; empty if nothing was seen.
         effect: How the estimate depends on γ, by the curvatures at the weights; None if lr was
-            given, so that no curvature was measured.
+            given, so that the Hessian was not measured.
+        counted_temperature: Temperature along the directions that the value counts, each by its
+            share: above T where the step or the mini-batches heat them, and the value is too large
+            by about as much.
     """
 
     value: float
@@ -60,6 +62,7 @@ class LearningCoefficient:
     draws: int
     warnings: tuple[str, ...] = ()
     effect: LocalisationEffect | None = None
+    counted_temperature: float = math.nan
 
     @property
     def trustworthy(self) -> bool:
@@ -74,20 +77,21 @@ class LearningCoefficient:
             f"(a regular model of {self.parameters} parameters: {self.parameters / 2:g})",
             f"{len(self.chain_values)} chains of {self.draws} draws, {ess}, {rhat}",
             f"n = {self.num_data}, T = {self.temperature:.4g}, measured "
-            f"{self.measured_temperature:.4g}; \u03b3 = {self.localisation:.4g}, "
+            f"{self.measured_temperature:.4g} ({self.counted_temperature:.4g} where the value "
+            f"counts); \u03b3 = {self.localisation:.4g}, "
             f"lr {self.lr:.3g} (step {self.step_size:.3g})",
         ]
         lines += [str(self.effect)] if self.effect else []
         return "\n".join([*lines, *(f"not trustworthy: {text}" for text in self.warnings)])
 
 
-def summarise(
-    traces: Sequence[Trace], target: Target, burn_in: int, loss: float, size: int
-) -> LearningCoefficient:
+def summarise(traces: Sequence[Trace], plan: Plan, loss: float, size: int) -> LearningCoefficient:
     """The estimate from the chains; `loss` is L*, `size` the number of parameters."""
+    target = plan.target
     whole = not any(trace.diverged for trace in traces)
     excess = _Draws([target.inverse * np.array(trace.excess) for trace in traces], whole)
     heat = _Draws([np.array(trace.temperature) for trace in traces], whole)
+    counted = _Draws([np.array(trace.counted) for trace in traces], whole)
     reach = target.localisation / size
     away = _Draws([reach * np.array(trace.distance) for trace in traces], whole)
     return LearningCoefficient(
@@ -104,9 +108,10 @@ def summarise(
         lr=target.lr,
         step_size=target.step_size,
         parameters=size,
-        draws=target.steps - burn_in,
-        warnings=tuple(_warnings(traces, target, burn_in, excess, heat, away)),
+        draws=target.steps - plan.burn_in,
+        warnings=tuple(_warnings(traces, plan, excess, (counted, heat), away)),
         effect=target.effect,
+        counted_temperature=counted.mean,
     )
 
 
@@ -135,12 +140,12 @@ class _Draws:
 
 def _warnings(
     traces: Sequence[Trace],
-    target: Target,
-    burn_in: int,
+    plan: Plan,
     excess: _Draws,
-    heat: _Draws,
+    heats: tuple[_Draws, _Draws],
     away: _Draws,
 ) -> list[str]:
+    target, burn_in = plan.target, plan.burn_in
     late = [trace.diverged for trace in traces if trace.diverged]
     if late:
         return [
@@ -148,7 +153,6 @@ def _warnings(
             f"lower lr={target.lr:.3g}"
         ]
     step, pull = target.step_size, target.localisation
-    hot = (1 + HOT) * target.temperature
     needed = math.ceil(REACHED / (step * pull))
     checks = [
         (
@@ -169,11 +173,7 @@ def _warnings(
             f"the chains left: their mean squared distance is {away.mean:.3g} times that of the "
             "localisation alone, so that the loss falls outwards; raise the localisation",
         ),
-        (
-            heat.exceeds(hot),
-            f"the chains are too hot: {heat.mean:.3g} measured for T={target.temperature:.3g}; "
-            f"lower lr={target.lr:.3g} or use larger batches",
-        ),
+        (bool(heat := _heat(heats, plan)), heat),
         (
             burn_in < needed,
             f"the burn-in of {burn_in} steps is shorter than the {needed} that flat directions "
@@ -181,3 +181,22 @@ def _warnings(
         ),
     ]
     return [text for fails, text in checks if fails]
+
+
+def _heat(heats: tuple[_Draws, _Draws], plan: Plan) -> str:
+    """That the chains are too hot, and where; "" if they are not."""
+    target = plan.target
+    limit = (1 + HOT) * target.temperature
+    places = " along the directions that the value counts", ""
+    for measured, place in zip(heats, places, strict=True):
+        if measured.exceeds(limit):
+            # The heat of a step and of mini-batches is in proportion to lr.
+            lr = target.lr * HOT / (measured.mean / target.temperature - 1)
+            rows = max(plan.parts.sizes)
+            larger = f"use a batch_size above {rows}, or " if rows < plan.parts.rows else ""
+            return (
+                f"the chains are too hot{place}: {measured.mean:.3g} measured for "
+                f"T={target.temperature:.3g}, at most {limit:.3g}; {larger}"
+                f"lower lr={target.lr:.3g} to about {lr:.2g}"
+            )
+    return ""

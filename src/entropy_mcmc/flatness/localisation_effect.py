@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 AROUND = (0.25, 1.0, 4.0)  # of γ
 DECIDES = 0.5  # sensitivity above which γ, not the loss, says most of the value
+ROUGH = 0.5  # error over the value at γ, above which the sensitivity is too rough for a verdict
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,15 @@ class LocalisationEffect:
     sensitivity: float
 
     @property
+    def rough(self) -> bool:
+        """Whether one random vector has seen too few of the directions that count for a verdict."""
+        at = AROUND.index(1.0)
+        return self.errors[at] > ROUGH * self.values[at]
+
+    @property
     def decides(self) -> bool:
-        """Whether the value says more about γ than about the number of directions."""
-        return self.sensitivity > DECIDES
+        """Whether the value says more about γ than about the number of directions; not if rough."""
+        return self.sensitivity > DECIDES and not self.rough
 
     def __str__(self) -> str:
         shown = ", ".join(
@@ -56,11 +63,11 @@ class LocalisationEffect:
                 self.localisations, self.values, self.errors, strict=True
             )
         )
-        reading = (
-            "γ decides: compare only at one γ, not a count of directions"
-            if self.decides
-            else "mostly a count of directions"
-        )
+        reading = "mostly a count of directions"
+        if self.decides:
+            reading = "γ decides: compare only at one γ, not a count of directions"
+        if self.rough:
+            reading = "too rough for a verdict"
         return (
             f"γ is a convention; by the curvatures alone: {shown}; sensitivity to γ "
             f"{self.sensitivity:.2f} of 1 ({reading})"

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entropy_mcmc.diagnostics import configurational_temperature
 from entropy_mcmc.errors import ConfigError, check_count
 from entropy_mcmc.flatness.given_data import Batch, Source, is_pair
-from entropy_mcmc.flatness.hessian import lanczos, products, quadrature
 from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.model_and_batches import (
     Loss,
@@ -38,10 +35,6 @@ from entropy_mcmc.flatness.model_and_batches import (
 )
 from entropy_mcmc.samplers import SGLD
 
-Floats = NDArray[np.float64]
-CURVATURE_ROWS = 512  # rows on which curvatures are measured
-LANCZOS_STEPS = 20
-
 
 @dataclass(frozen=True)
 class Target:
@@ -53,7 +46,8 @@ class Target:
     scale: Sequence[Tensor]  # one per parameter tensor, each a number or of the tensor's shape
     steps: int
     lr: float = math.nan
-    effect: LocalisationEffect | None = None  # of γ, where curvatures were measured
+    effect: LocalisationEffect | None = None  # of γ, where the Hessian was measured
+    directions: Tensor = field(default_factory=lambda: torch.empty(0, 0))  # `counted_directions`
 
     @property
     def inverse(self) -> float:
@@ -126,27 +120,6 @@ def start_losses(model: nn.Module, loss: Loss, parts: MiniBatches) -> list[float
     return [plain_mean(model, loss, parts.get(i)) for i in range(len(parts.sizes))]
 
 
-def curvature_nodes(
-    model: nn.Module, loss: Loss, data: Source, scale: Sequence[Tensor], seed: int | None
-) -> tuple[Floats, Floats]:
-    """Curvatures of the mean loss in u and how many directions each stands for, by Lanczos.
-
-    The largest is that of the Hessian; the others are nodes of a Gauss quadrature of its spectrum,
-    from one random vector.
-    """
-    point = vector(model)
-    pairs = zip(parameters(model).values(), scale, strict=True)
-    flat = torch.cat([(torch.ones_like(p) * s.to(p)).reshape(-1) for p, s in pairs])
-
-    def product(v: Tensor) -> Tensor:
-        return flat * products(model, loss, data, (flat * v)[None])[0]
-
-    start = torch.randn(point.numel(), generator=generator(seed)).to(point)
-    diagonal, off = lanczos(product, start, LANCZOS_STEPS)
-    nodes, weights = quadrature(diagonal, off)
-    return nodes, point.numel() * weights
-
-
 @dataclass(frozen=True)
 class Trace:
     """One chain after its burn-in, a number per draw.
@@ -155,12 +128,14 @@ class Trace:
         excess: Loss above that of w* on the same batch.
         distance: ‖u‖².
         temperature: Readings of the configurational temperature.
+        counted: Readings of `counted_temperatures`.
         diverged: Step at which the loss was no longer finite; 0 if it always was.
     """
 
     excess: list[float]
     distance: list[float]
     temperature: list[float]
+    counted: list[float]
     diverged: int = 0
 
 
@@ -195,19 +170,40 @@ def _run_chain(model: nn.Module, loss: Loss, plan: Plan, seed: int) -> Trace:
     excess: list[float] = []
     distance: list[float] = []
     heat: list[float] = []
+    counted: list[float] = []
     for step, i in enumerate(plan.parts.draw(target.steps, seed)):
         value, slopes = loss_and_gradients(model, loss, plan.parts.get(i))
         if not math.isfinite(value):
-            return Trace(excess, distance, heat, diverged=max(step, 1))
+            return Trace(excess, distance, heat, counted, diverged=max(step, 1))
         for u, slope, s in zip(moved, slopes, target.scale, strict=True):
             u.grad = slope.to(u) * s.to(u)
         if step >= plan.burn_in:
             excess.append(value - plan.starts[i])
             distance.append(sum(float(u.detach().square().sum()) for u in moved))
             heat.append(configurational_temperature(sampler).value)
+            counted.append(float(counted_temperatures(moved, target)))
         sampler.step()
         show(weights, center, target.scale, moved)
-    return Trace(excess, distance, heat)
+    return Trace(excess, distance, heat, counted)
+
+
+@torch.no_grad()
+def counted_temperatures(
+    moved: Sequence[nn.Parameter], target: Target, stacked: bool = False
+) -> Tensor:
+    r"""T(1 + α/2 Σ s_v z_v²) over the counted directions v of share s, z the gradient of a step.
+
+    In a stationary chain a step u − αz + √(2α)ξ leaves E[u_v²] as it is, so that
+    E[u_v z_v] = 1 + αE[z_v²]/2: the configurational temperature along v, of which only the heat
+    that the step and the mini-batches add is read.
+    """
+    first = 1 if stacked else 0
+    decay = target.sampler_settings["weight_decay"]
+    slope = torch.cat(
+        [(p.grad + decay * p).flatten(first) for p in moved if p.grad is not None], -1
+    )
+    z = target.inverse * (slope @ target.directions.to(slope).mT).double()
+    return target.temperature * (1 + target.step_size / 2 * z.square().sum(-1))
 
 
 @torch.enable_grad()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,14 @@ from entropy_mcmc import stacked_layers
 from entropy_mcmc.chains.stacked_optimizer import stacked_optimizer
 from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.given_data import Batch
-from entropy_mcmc.flatness.localised import Plan, Target, Trace, show, zeros_like
+from entropy_mcmc.flatness.localised import (
+    Plan,
+    Target,
+    Trace,
+    counted_temperatures,
+    show,
+    zeros_like,
+)
 from entropy_mcmc.flatness.model_and_batches import Loss, batches, parameters
 from entropy_mcmc.samplers import SGLD
 
@@ -65,7 +72,7 @@ def run_stack(model: nn.Module, loss: Loss, plan: Plan, seeds: Sequence[int]) ->
     moved = [zeros_like(p) for p in weights]
     sampler = stacked_optimizer(SGLD, seeds, lambda kind: kind(moved, **target.sampler_settings))
     drawn = [parts.draw(target.steps, seed) for seed in seeds]
-    traces = [Trace([], [], []) for _ in seeds]
+    traces = [Trace([], [], [], []) for _ in seeds]
     ended: dict[int, int] = {}  # chain → the step at which it diverged
     for step, numbers in enumerate(zip(*drawn, strict=True)):
         values, slopes = losses_and_gradients(networks, loss, [parts.get(i) for i in numbers])
@@ -81,10 +88,7 @@ def run_stack(model: nn.Module, loss: Loss, plan: Plan, seeds: Sequence[int]) ->
             _note(traces, ended, excess, moved, target)
         sampler.step()
         show(weights, center, target.scale, moved)
-    return [
-        Trace(trace.excess, trace.distance, trace.temperature, ended.get(k, 0))
-        for k, trace in enumerate(traces)
-    ]
+    return [replace(trace, diverged=ended.get(k, 0)) for k, trace in enumerate(traces)]
 
 
 @torch.enable_grad()
@@ -119,11 +123,13 @@ def _note(
 ) -> None:
     """Append the readings of a step to the chains that have not diverged."""
     distance, temperature = _readings(moved, target)
+    counted = counted_temperatures(moved, target, stacked=True).tolist()
     for k, trace in enumerate(traces):
         if k not in ended:
             trace.excess.append(excess[k])
             trace.distance.append(distance[k])
             trace.temperature.append(temperature[k])
+            trace.counted.append(counted[k])
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,13 +63,24 @@ def _localisation_notes(records: Sequence[Record]) -> list[str]:
             "By curvatures: ½ Σ a/(a+γ) of the Hessian, without sampling. "
             "Sensitivity: 0 for a count of directions, 1 for the Hessian's trace over γ."
         )
-    decided = [r["name"] for r in records if (r.get("learning_sensitivity") or 0) > DECIDES]
+    decided = [r["name"] for r in records if gamma_decides(r)]
     if decided:
         lines.append(
             f"γ decides the value of {', '.join(decided)}: do not read it as a number of "
             "directions."
         )
     return lines
+
+
+def gamma_decides(record: Mapping[str, Any]) -> bool:
+    """Whether γ says more of a learning coefficient than the loss does.
+
+    Of a row written before this was kept, by its sensitivity, however rough.
+    """
+    said, sensitivity = (record.get(f"learning_{n}") for n in ("gamma_decides", "sensitivity"))
+    if said is None:
+        return isinstance(sensitivity, int | float) and sensitivity > DECIDES
+    return said is True
 
 
 def _localisation_lines(records: Sequence[Record]) -> list[tuple[str, list[str]]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from entropy_mcmc.flatness.localisation_effect import DECIDES
+from entropy_mcmc.flatness.table import gamma_decides
 from entropy_mcmc.report.figures.svg import number, percent
 from entropy_mcmc.report.html import Section, Table, base64_of, notice, piece
 from entropy_mcmc.report.run_data import Flatness
@@ -79,11 +79,7 @@ def _learning_notices(flatness: Flatness) -> list[Markup]:
 
 def _deciding_notices(flatness: Flatness) -> list[Markup]:
     """Of which learning coefficients γ says more than the loss does."""
-    decided = [
-        str(row.get("name", "?"))
-        for row in flatness.rows
-        if isinstance(s := row.get("learning_sensitivity"), int | float) and s > DECIDES
-    ]
+    decided = [str(row.get("name", "?")) for row in flatness.rows if gamma_decides(row)]
     if not decided:
         return []
     words = f"γ decides the learning coefficient of {', '.join(decided)}: do not read it as a "
@@ -117,10 +113,11 @@ def _sensitivity(row: dict[str, Any]) -> str:
 
 
 def _sampling(row: dict[str, Any]) -> str:
-    """How well its chains were mixed and at their temperature."""
-    rhat, measured, claimed = (
-        row.get(f"learning_{name}") for name in ("rhat", "measured_temperature", "temperature")
-    )
+    """How well its chains were mixed, and at their temperature where the value counts."""
+    rhat, claimed = row.get("learning_rhat"), row.get("learning_temperature")
+    # Of older runs there is only the mean over all weights.
+    counted = row.get("learning_counted_temperature")
+    measured = row.get("learning_measured_temperature") if counted is None else counted
     parts = [f"R-hat {rhat:.3f}"] if isinstance(rhat, int | float) else []
     if isinstance(measured, int | float) and isinstance(claimed, int | float):
         parts.append(f"temperature {number(measured)} measured, {number(claimed)} set")
