@@ -193,7 +193,7 @@ PICTURES = {
         margin=CIFAR_MARGIN,
     ),
     "fashion-mlp-60k": _study(
-        "fashion-mlp-60k", "Fashion-MNIST, all pictures, MLP", _BEYOND, 3, _SIXTY
+        "fashion-mlp-60k", "Fashion-MNIST, all pictures, MLP", _BEYOND, 8, _SIXTY
     ),
     "fashion-cnn-60k": _study(
         "fashion-cnn-60k", "Fashion-MNIST, all pictures, CNN", _BEYOND, 3, _SIXTY
