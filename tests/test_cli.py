@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import yaml
 from entropy_mcmc import __version__, usage
 from entropy_mcmc.cli import main, make_parser, option_words
 from entropy_mcmc.data import load
+from entropy_mcmc.run import progress
 from entropy_mcmc.run.config import leaves
 
 
@@ -189,8 +191,13 @@ def test_sample_evaluate_predict(tmp_path, capsys, monkeypatch):
     assert written["schedule"]["cycles"] == 1
     assert written["sampler"]["prior_variance"] == 0.146
 
-    arguments = ["evaluate", str(folder), "--corruptions", "[fog]"]
-    assert "corrupted:mean:5" in printed(capsys, *arguments)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert main(["evaluate", str(folder), "--corruptions", "[fog]"]) == 0
+    out, told = capsys.readouterr()
+    assert "corrupted:mean:5" in out
+    for who in ("emcmc", "sgd"):  # a line for each of 5 severities, not among the scores
+        line = rf"^{who} corrupted set (\d)/5, fog:(\d), NLL [\d.]+, \d+ s left$"
+        assert re.findall(line, told, re.MULTILINE) == [(k, k) for k in "12345"]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     named = {line["set"] for line in lines if line["kind"] == "evaluate"}
     assert {"test", "ood:shuffled", "corrupted:fog:1", "corrupted:mean:3"} <= named

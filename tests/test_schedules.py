@@ -176,6 +176,11 @@ def test_too_many_samples_for_the_rounds_of_replicas_are_refused():
         schedules.Cyclical(sampler, 16, cycles=1, burn_in=0.5, samples_per_cycle=3)
     with pytest.raises(ConfigError, match=r"cycles must be at most 2, the rounds of 4 replicas in"):
         schedules.Cyclical(sampler, 11, cycles=3)
+    message = (
+        r"^total_steps must be at least 4, one round of the .* replicas, got total_steps=3; make"
+    )
+    with pytest.raises(ConfigError, match=message):
+        schedules.Cyclical(sampler, 3, cycles=2)
 
 
 def test_groups_keep_their_own_base_lr():

@@ -338,6 +338,12 @@ class Cyclical:
             )
         if not 0 <= self.burn_in <= 1:
             raise ConfigError(f"burn_in must be from 0 to 1, got burn_in={self.burn_in!r}")
+        if not self.rounds:
+            raise ConfigError(
+                f"total_steps must be at least {self.round_calls}, one round of the sampler's "
+                f"replicas, got total_steps={self.total_steps}; make more steps, or use fewer "
+                f"replicas"
+            )
         turns, limit = "steps", f"total_steps={self.total_steps}"
         if self.round_calls > 1:
             turns = f"rounds of {self.round_calls} replicas"

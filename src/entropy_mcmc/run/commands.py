@@ -88,7 +88,8 @@ def _show_quality(loaded: Run) -> None:
 def evaluate_command(run: str, corruptions: Sequence[str], device: str, trust: Trust) -> None:
     """Measure again, with corruptions, and print the table."""
     loaded = load_run(run, device, trust)
-    print(table(evaluate(loaded, corruption_types(corruptions), SEVERITIES)))
+    types = corruption_types(corruptions)
+    print(table(evaluate(loaded, types, SEVERITIES, progress=True)))
 
 
 def corruption_types(names: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from torch import Tensor
@@ -23,6 +24,7 @@ from entropy_mcmc.evaluation.predictions import BOTH
 from entropy_mcmc.evaluation.sets import OOD, ROWS, TEST, compared_rows, has_ood, row_limit
 from entropy_mcmc.run.devices import DOUBLE
 from entropy_mcmc.run.journal import Journal
+from entropy_mcmc.run.progress import make_progress
 from entropy_mcmc.run.runner import Run
 from entropy_mcmc.text_table import aligned
 
@@ -76,13 +78,23 @@ def compared_samples(run: Run) -> tuple[KeptSamples, Tensor] | None:
 
 
 def evaluate(
-    run: Run, corruptions: Sequence[str] = (), severities: Sequence[int] = ()
+    run: Run,
+    corruptions: Sequence[str] = (),
+    severities: Sequence[int] = (),
+    *,
+    progress: bool = False,
 ) -> list[Event]:
-    """Measure a run and its baseline; keep the lines in `metrics.jsonl` unless the run goes on."""
-    events = list(measure(run, run.record.config.method, corruptions, severities))
-    if run.baseline is not None:
-        method = run.baseline.record.config.method
-        events += measure(run.baseline, method, corruptions, severities)
+    """Measure a run and its baseline; keep the lines in `metrics.jsonl` unless the run goes on.
+
+    With `progress`, tell of the corrupted sets as they are measured: that takes long.
+    """
+    total = len(corruptions) * len(severities) if has_ood(run.problem.test) else 0
+    events: list[Event] = []
+    for part in (run, run.baseline):
+        if part is not None:
+            who = part.record.config.method
+            measured = measure(part, who, corruptions, severities)
+            events += _told(measured, who, total, shown=progress and total > 0)
     if not Journal(run.folder).replace_evaluations(list(events)):
         print(
             f"{run.folder} is used by a run that goes on: these scores are of the samples so far, "
@@ -90,6 +102,27 @@ def evaluate(
             file=sys.stderr,
         )
     return events
+
+
+def _told(events: Iterator[Event], who: str, total: int, *, shown: bool) -> Iterator[Event]:
+    """The same events, of which those of corrupted sets are told."""
+    label, words = f"{who} corrupted", _corruption_in_words
+    made = make_progress(label, 0, total, shown=shown, words=words, unit="set")
+    with closing(made) as progress:
+        for event in events:
+            if _is_detail(event["set"]):
+                progress.advance()
+                progress.show(event)
+            yield event
+
+
+def _corruption_in_words(event: Mapping[str, Any]) -> str:
+    """The score on one corrupted set.
+
+    >>> _corruption_in_words({"set": "corrupted:fog:3", "nll": 0.5})
+    'fog:3, NLL 0.5000'
+    """
+    return f"{event['set'].removeprefix('corrupted:')}, NLL {event['nll']:.4f}"
 
 
 def measure(

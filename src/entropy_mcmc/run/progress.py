@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 10.0
 # The bar itself takes what the rest leaves of the terminal's width.
 BAR = "|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
+
+Words = Callable[[Mapping[str, Any]], str]  # the numbers of an event
 
 
 class Progress(Protocol):
@@ -51,9 +53,10 @@ class Bar:
     The journal and the lines of `Lines` also have lr and temperature.
     """
 
-    def __init__(self, label: str, start: int, total: int) -> None:
+    def __init__(self, label: str, start: int, total: int, words: Words | None = None) -> None:
         from tqdm import tqdm
 
+        self._words = words or brief
         # tqdm would put ": " after a description, for which there is no room.
         shape = f"{label} {BAR}"
         self._bar = tqdm(total=total, initial=start, dynamic_ncols=True, bar_format=shape)
@@ -64,7 +67,7 @@ class Bar:
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Refresh the numbers."""
-        self._bar.set_postfix_str(brief(event), refresh=False)
+        self._bar.set_postfix_str(self._words(event), refresh=False)
 
     def close(self) -> None:
         """Leave the bar on the screen."""
@@ -74,8 +77,11 @@ class Bar:
 class Lines:
     """A line now and then, for log files."""
 
-    def __init__(self, label: str, start: int, total: int) -> None:
+    def __init__(
+        self, label: str, start: int, total: int, words: Words | None = None, unit: str = "step"
+    ) -> None:
         self.label, self.step, self.first, self.total = label, start, start, total
+        self._words, self._unit = words or describe, unit
         self.started = time.monotonic()
         self.shown = 0.0
 
@@ -91,7 +97,8 @@ class Lines:
         self.shown = now
         left = (now - self.started) / max(1, self.step - self.first) * (self.total - self.step)
         print(
-            f"{self.label} step {self.step}/{self.total}, {describe(event)}, {left:.0f} s left",
+            f"{self.label} {self._unit} {self.step}/{self.total}, {self._words(event)}, "
+            f"{left:.0f} s left",
             file=sys.stderr,
             flush=True,
         )
@@ -124,11 +131,30 @@ class TensorBoard:
         self._inner.close()
 
 
-def make_progress(label: str, start: int, total: int, *, shown: bool) -> Progress:
-    """A bar on a terminal, lines elsewhere, nothing if not wanted."""
+def make_progress(
+    label: str,
+    start: int,
+    total: int,
+    *,
+    shown: bool,
+    words: Words | None = None,
+    unit: str = "step",
+) -> Progress:
+    """A bar on a terminal, lines elsewhere, nothing if not wanted.
+
+    Args:
+        label: What goes on.
+        start: Steps that were made before.
+        total: All steps.
+        shown: Whether it is wanted.
+        words: What is said of an event, if it is not a line of a chain's journal.
+        unit: What lines call a step.
+    """
     if not shown:
         return Quiet()
-    return (Bar if sys.stderr.isatty() else Lines)(label, start, total)
+    if sys.stderr.isatty():
+        return Bar(label, start, total, words)
+    return Lines(label, start, total, words, unit)
 
 
 def describe(event: Mapping[str, Any]) -> str:
