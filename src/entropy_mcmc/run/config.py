@@ -104,6 +104,9 @@ class SamplerConfig:
     norm_variance: float | None = option(None, "of the prior of norm layers, likewise")
     momentum: float | None = option(None, "mu of methods with momentum")
     eta: float | None = option(None, "variance of the guide around theta at T = 1")
+    exchange_every: int | None = option(
+        None, "k, the guide of replicas moves in every k-th round; 1 is exact"
+    )
     inner_lr: float | None = option(None, "learning rate of the inner chain of entropy-sg(l)d")
     inner_steps: int | None = option(None, "gradients per step of entropy-sgd and entropy-sgld")
     clip_norm: float | None = option(
