@@ -51,7 +51,7 @@ def test_linear_regression_has_its_conjugate_posterior():
     theta = draws["w"][1, 7]
     by_hand = -((y - x @ theta) ** 2).sum() / 2 - theta.square().sum() / 8
     torch.testing.assert_close(draws.log_density[1, 7], by_hand)
-    assert draws.gradients == 200 + 900
+    assert 200 + 900 < draws.gradients < 200 + 900 + 300
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Vectorised chains against the optimizers, naive loops and closed forms."""
 
+import shutil
 from contextlib import nullcontext
 
 import pytest
@@ -11,6 +12,7 @@ from entropy_mcmc.chains import compilation, noise_and_batches, sampling
 from entropy_mcmc.chains.energy import Energy
 from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.samplers import SGHMC, SGLD, EntropyMCMC
+from entropy_mcmc.samplers.kernel import compiled
 
 METHODS = [
     ("sgld", SGLD, {}),
@@ -241,3 +243,15 @@ def test_grouped_chains_are_the_chains_of_one_group(monkeypatch):
     torch.testing.assert_close(draws().theta, whole.theta)
     torch.testing.assert_close(draws().guide, whole.guide)
     assert whole.theta.shape == (5, 9, 3)
+
+
+def test_without_a_compiler_the_notice_names_the_option_of_chains(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    compiled.available.cache_clear()
+    with pytest.warns(RuntimeWarning, match="pass compile=False to silence"):
+        chains.run(
+            lambda t: t.square().sum() / 2,
+            torch.zeros(2),
+            **{"chains": 2, "steps": 4, "lr": 0.1, "num_data": 1, "eta": 0.5, "compile": True},
+        )
+    compiled.available.cache_clear()

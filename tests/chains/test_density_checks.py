@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from entropy_mcmc import chains
-from entropy_mcmc.chains import log_density, propriety, row_scaling, transforms
+from entropy_mcmc.chains import density_checks, log_density, propriety, row_scaling, transforms
 from entropy_mcmc.errors import ConfigError, NonFiniteError
 
 SHORT = {"draws": 30, "warm_up_steps": 100, "thin": 1, "seed": 1}
@@ -238,3 +238,70 @@ def test_a_wrong_sign_is_told_in_words_of_sample(function):
     with pytest.raises(NonFiniteError, match=r"of the warm-up.*right sign.*minus a loss") as caught:
         chains.sample(function, {"x": 1.0}, **{**SHORT, "warm_up_steps": 300})
     assert "lr" not in str(caught.value)
+
+
+# Numbers that are not finite.
+
+
+def test_rows_of_the_data_that_are_not_finite_are_named():
+    x = X.clone()
+    x[17, 1], x[20, 0] = float("nan"), float("inf")
+    y = Y.index_fill(0, torch.tensor([3]), float("inf"))
+    with pytest.raises(NonFiniteError, match=r"nan at init.*row 17 of data\[0\].*2 of 60 rows"):
+        chains.sample(residuals, {"w": torch.zeros(2)}, data=(x, Y), **SHORT)
+    with pytest.raises(NonFiniteError, match=r"row 3 of data\[1\].*1 of 60 rows"):
+        chains.sample(residuals, {"w": torch.zeros(2)}, data=(X, y), **SHORT)
+
+
+def test_gaps_that_log_density_leaves_out_pass():
+    def without_gaps(t, x, y):
+        return torch.where(y.isnan(), 0, residuals(t, x, y.nan_to_num()))
+
+    y = Y.index_fill(0, torch.tensor([3]), float("nan"))
+    chains.sample(without_gaps, {"w": torch.zeros(2)}, data=(X, y), **{**SHORT, "draws": 2})
+
+
+def test_a_parameter_without_numbers_is_refused():
+    empty, message = {"x": torch.zeros(0)}, r"init\['x'\] must hold at least one number.*\(0,\)"
+    with pytest.raises(ConfigError, match=message):
+        chains.sample(lambda t: -(t["y"] ** 2), {"y": 0.0, **empty}, **SHORT)
+    with pytest.raises(ConfigError, match=message):
+        chains.run(residuals, empty, chains=2, steps=4, lr=0.1, eta=0.5)
+
+
+BETA = {"p": transforms.between(0, 1)}
+GAMMA = {"x": transforms.positive()}
+
+
+@pytest.mark.parametrize(
+    ("function", "init", "given", "message"),
+    [
+        (
+            lambda t: -0.9 * t["p"].log() - 0.9 * (1 - t["p"]).log(),
+            {"p": 0.5},
+            BETA,
+            "p reached its bound 1 in float32.*start in float64, or make the logit of p",
+        ),
+        (
+            lambda t: -0.95 * t["x"].log() - t["x"],
+            {"x": 1.0},
+            GAMMA,
+            "x reached its bound 0 in float32.*start in float64, or make the log of x",
+        ),
+    ],
+)
+def test_a_parameter_that_is_rounded_to_its_bound_is_named(function, init, given, message):
+    """Beta(0.1, 0.1) and Gamma(0.05): of their mass 18 % and 0.6 % is beyond float32."""
+    settings = {"draws": 500, "warm_up_steps": 500, "thin": 4, "seed": 0}
+    with pytest.raises(NonFiniteError, match=message) as caught:
+        chains.sample(function, init, transforms=given, **settings)
+    assert "sign" not in str(caught.value)
+
+
+def test_bounds_in_float64_and_far_from_them():
+    one = torch.ones((), dtype=torch.float64)
+    density, states = built(lambda t: t["p"], {"p": one / 2}, transforms=BETA)
+    assert density_checks.at_a_bound(density, states) == ""
+    said = density_checks.at_a_bound(density, 50 + states)
+    assert "in float64" in said
+    assert "start in" not in said

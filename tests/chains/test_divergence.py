@@ -17,6 +17,7 @@ def test_a_chain_that_diverges_is_named(settings, use, monkeypatch):
     call = {"steps": 40, "lr": 0.1, "num_data": 1, "temperature": 0.0, "compile": use, **settings}
     theta, guide, velocity, first = start[1].clone(), start[1].clone(), torch.zeros(1), 0
     while theta.isfinite().all():
+        before = theta
         push = 0.1 * 4 * theta**3
         if "eta" in settings:
             pull = 0.1 / 0.5 * (theta - guide)
@@ -25,8 +26,10 @@ def test_a_chain_that_diverges_is_named(settings, use, monkeypatch):
             velocity = 0.9 * velocity - push
             theta = theta + velocity
         first += 1
-    with pytest.raises(NonFiniteError, match=rf"chain 1 .*step {first - 1};.*smaller lr.*lr=0.1"):
+    message = rf"chain 1 .*step {first - 1};.*smaller lr.*lr=0.1"
+    with pytest.raises(NonFiniteError, match=message) as caught:
         chains.run(lambda t: (t**4).sum(), start, **call)
+    torch.testing.assert_close(caught.value.last, before)
 
 
 def test_the_last_chain_of_the_last_block_is_looked_at(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -52,11 +53,13 @@ def sample(
         log_prior: `log_prior(theta)`, added once; needed beside data, or the prior is flat.
         transforms: By name, for parameters that are not free: `transforms.positive()`, `above(a)`,
             `between(a, b)`. The log density is one of θ, as written; Jacobians are added.
-        batch_size: Rows of a mini-batch; None takes all. Mini-batches add at most 5 % to variances.
+        batch_size: Rows of a mini-batch; None takes all. The step is lowered until the noise of
+            mini-batches adds at most 5 % to a variance, of correlated parameters and of predictions
+            too, as far as 4,096 sampled gradients tell.
         chains: Number of chains.
         draws: Draws kept of each chain.
         warm_up_steps: Steps in which preconditioner, step size and momentum adapt; then they stay.
-        thin: Steps, and gradients, between two draws.
+        thin: Steps, each with one gradient of a mini-batch or of all rows, between two draws.
         seed: Of starts, noise and batches; None draws one.
         progress: Show a progress bar.
         compile: Compile the steps of the draws: True, False, or "auto", from 20,000 of them on.
@@ -93,12 +96,13 @@ def sample(
     values = check_finite(density, kept.flatten(0, 1), "at a draw")
     at = tuple(int(i) for i in torch.linspace(0, draws - 1, min(LOOKED_AT, draws)).tolist())
     looked_at = kept[:, list(at)].flatten(0, 1)
-    slopes = density_of.gradients(density.energy(torch.ones_like(tuning.scale)), looked_at)
+    slopes = density.slopes(torch.ones_like(tuning.scale))(looked_at)
+    others = density.count.rows / ((batch_size or density.num_data) * len(states))
     return PosteriorDraws(
         parameters=density.constrained(kept),
         log_density=values.reshape(kept.shape[:2]),
         tuning=tuning,
-        gradients=sum(windows(warm_up_steps)) + steps,
+        gradients=sum(windows(warm_up_steps)) + steps + math.ceil(others),
         unconstrained=kept,
         slopes=slopes.reshape(len(kept), len(at), -1),
         slopes_at=at,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.func import vmap
 
 from entropy_mcmc.chains.log_density import LogDensity
 from entropy_mcmc.errors import ConfigError, EntropyMCMCError, NonFiniteError
+
+LOOK_FOR = (
+    "look for log(0) and 0/0, or give the parameter a transform that keeps it inside its range"
+)
 
 
 def check_functions(density: LogDensity, row: Tensor) -> None:
@@ -59,9 +64,40 @@ def check_finite(density: LogDensity, states: Tensor, where: str) -> Tensor:
     bad = (~values.isfinite()).nonzero().flatten()
     if len(bad):
         theta = {k: v.tolist() for k, v in density.constrained(states[bad[0]]).items()}
+        remedy = bad_rows(density) or at_a_bound(density, states[bad[0]])
         raise NonFiniteError(
             f"the log density is {values[bad[0]].item()} {where}, for {len(bad)} of "
-            f"{len(values)} states, first for {str(theta)[:200]}; look for log(0) and 0/0, or give "
-            f"the parameter a transform that keeps it inside its range"
+            f"{len(values)} states, first for {str(theta)[:200]}; {remedy or LOOK_FOR}"
         )
     return values
+
+
+def bad_rows(density: LogDensity) -> str:
+    """Which rows of the data are not finite, and what to do; "" if all are."""
+    for i, part in enumerate(density.data):
+        rows = (~part.isfinite()).flatten(1).any(dim=1) if part.dim() > 1 else ~part.isfinite()
+        if bool(rows.any()):
+            row = int(rows.nonzero()[0])
+            return (
+                f"row {row} of data[{i}] has a number that is NaN or infinite, and so have "
+                f"{int(rows.sum())} of {len(part)} rows: leave them out, or fill their gaps"
+            )
+    return ""
+
+
+def at_a_bound(density: LogDensity, states: Tensor) -> str:
+    """Which parameter is rounded to its bound in unconstrained states; "" if none is."""
+    for name, theta in density.constrained(states).items():
+        transform = density.transform(name)
+        for bound in transform.bounds:
+            # Of what is less than the smallest normal number, 1/x may already be infinite.
+            if bool(((theta - bound).abs() < torch.finfo(theta.dtype).tiny).any()):
+                kind = str(theta.dtype).removeprefix("torch.")
+                start = "start in float64, or " if kind == "float32" else ""
+                scale = "logit" if transform.bounded else "log"
+                return (
+                    f"{name} reached its bound {bound:g} in {kind}: numbers too near to it are "
+                    f"rounded to it, and there the density is 0 or infinite; {start}make the "
+                    f"{scale} of {name} the parameter, with the Jacobian in log_density"
+                )
+    return ""

@@ -11,11 +11,15 @@ from entropy_mcmc.errors import NonFiniteError
 
 
 class DivergedError(NonFiniteError):
-    """A chain that became NaN or infinite, by its number and the step."""
+    """A chain that became NaN or infinite, by its number and the step.
 
-    def __init__(self, chain: int, step: int, remedy: str) -> None:
+    Attributes:
+        last: Its θ before that step, where it is known.
+    """
+
+    def __init__(self, chain: int, step: int, remedy: str, last: Tensor | None = None) -> None:
         super().__init__(f"chain {chain} became NaN or infinite at step {step}; {remedy}")
-        self.chain, self.step = chain, step
+        self.chain, self.step, self.last = chain, step, last
 
 
 Trace = Sequence[Tensor]  # variables after every step of a call, (chain, step, element)
@@ -36,12 +40,14 @@ def report_divergence(replay: Replay, first_chain: int, steps: int, lr: float) -
     `replay(look)` runs the block again and shows `look(step, trace)` every call of it.
     """
     first: list[tuple[int, int]] = []
+    seen: list[Tensor] = []  # θ of all chains after each step of the last call and the one before
 
     def look(step: int, trace: Trace) -> None:
         if not first:
             bad = torch.stack([~part.isfinite().all(dim=-1) for part in trace]).any(dim=0)
             places = [(step + int(k), int(chain)) for chain, k in bad.nonzero()]
             first.extend(sorted(places)[:1])
+            seen[:] = [*seen[-1:], *trace[0][:, : first[0][0] - step if first else None].unbind(1)]
 
     end = replay(look)
     if not first:  # what the trace does not hold, velocities for example
@@ -54,4 +60,5 @@ def report_divergence(replay: Replay, first_chain: int, steps: int, lr: float) -
         first_chain + chain,
         step,
         f"use a smaller lr, got lr={lr}, or look for NaN in the data and for log(0) in the energy",
+        last=seen[-1][chain] if seen else None,
     )

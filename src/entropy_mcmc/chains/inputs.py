@@ -38,6 +38,12 @@ def starting_states(energy: Any, init: Any, chains: int | None) -> tuple[Layout,
         count = check_count("chains", chains)
         values = [value.expand(count, *value.shape) for value in values]
     _check_leading(labels, values)
+    for label, value in zip(labels, values, strict=True):
+        if value.numel() == 0:
+            raise ConfigError(
+                f"{label} must hold at least one number, got shape {tuple(value.shape[1:])}; "
+                f"leave it out"
+            )
     layout = Layout(names, tuple(value.shape[1:] for value in values))
     return layout, torch.cat([value.reshape(len(value), -1) for value in values], dim=1)
 

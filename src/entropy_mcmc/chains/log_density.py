@@ -14,14 +14,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad
 
+from entropy_mcmc.chains.in_parts import InParts
 from entropy_mcmc.chains.inputs import of_dtype, starting_states
 from entropy_mcmc.chains.row_layout import Layout
 from entropy_mcmc.chains.transforms import Identity
 from entropy_mcmc.errors import ConfigError
 
-ROWS_AT_A_TIME = 2**12  # draws whose log density is computed by one call
+Slopes = Callable[[Tensor], Tensor]  # ∇U of states (row, element)
+
+
+@dataclass
+class Count:
+    """Gradients taken beside the steps of the chains, in rows of data (1 each, without data)."""
+
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class LogDensity:
     data: tuple[Tensor, ...]
     layout: Layout
     names: tuple[str, ...] = field(default=())
+    count: Count = field(default_factory=Count)
 
     @property
     def num_data(self) -> int:
@@ -60,10 +69,23 @@ class LogDensity:
 
         return loss
 
-    def energy(self, scale: Tensor) -> Callable[[Tensor], Tensor]:
-        """U of one chain's z, from all data."""
-        loss = self.mean_loss(scale)
-        return lambda z: self.num_data * loss(z, *self.data)
+    def slopes(self, scale: Tensor, rows: tuple[Tensor, ...] | None = None) -> Slopes:
+        """∇U in z of states (row, element), from all data or from some rows of it."""
+        loss, data = self.mean_loss(scale), self.data if rows is None else rows
+        return self._gradients(lambda z: self.num_data * loss(z, *data), data)
+
+    def own_slopes(self) -> Slopes:
+        """∇ of log p(θ) in unconstrained coordinates, from all data, without the Jacobian."""
+        return self._gradients(self.of_row, self.data)
+
+    def _gradients(self, function: Callable[[Tensor], Tensor], data: tuple[Tensor, ...]) -> Slopes:
+        parts, size = InParts(grad(function)), len(data[0]) if data else 1
+
+        def counted(states: Tensor) -> Tensor:
+            self.count.rows += len(states) * size
+            return parts(states)
+
+        return counted
 
     def of_row(self, flat: Tensor) -> Tensor:
         """Log p(θ) of one unconstrained row, from all data, without the Jacobian."""
@@ -73,8 +95,7 @@ class LogDensity:
     @torch.no_grad()
     def at(self, flat: Tensor) -> Tensor:
         """Log p(θ) of unconstrained rows (row, element), from all data."""
-        parts = [vmap(self.of_row)(part) for part in torch.split(flat, ROWS_AT_A_TIME)]
-        return torch.cat(parts)
+        return InParts(self.of_row)(flat)
 
     def transform(self, name: str) -> Identity:
         """The transform of a parameter; the identity where none was given."""
@@ -135,48 +156,3 @@ def check_transforms(transforms: Mapping[str, Any], init: Mapping[str, Any]) -> 
                 f"transforms[{name!r}] must be positive(), above(a) or between(a, b) of "
                 f"entropy_mcmc.chains.transforms, with parentheses, got {shown}"
             )
-
-
-def gradients(energy: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
-    """∇U of each row."""
-    slopes: Tensor = vmap(grad(energy))(states)
-    return slopes
-
-
-def diagonal(energy: Callable[[Tensor], Tensor], states: Tensor, probes: int = 8) -> Tensor:
-    """Diagonal of the Hessian of U, mean over rows, by Hutchinson's estimate E[v·Hv], v = ±1."""
-    generator = torch.Generator().manual_seed(1)
-    total = torch.zeros_like(states)
-    for _ in range(probes):
-        v = signs(states, generator)
-        total += v * hessian_products(energy, states, v)
-    return total.mean(dim=0) / probes
-
-
-def signs(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """±1 at random, from a fixed seed unless a generator is given."""
-    generator = generator or torch.Generator().manual_seed(2)
-    return torch.randint(2, like.shape, generator=generator).to(like) * 2 - 1
-
-
-def hessian_products(
-    energy: Callable[[Tensor], Tensor], states: Tensor, v: Tensor, step: float | None = None
-) -> Tensor:
-    """H·v of each row, by a central difference of gradients at ±step·v.
-
-    Second derivatives by autograd are NaN for some functions whose gradient is fine (logaddexp).
-    """
-    step = step or (1e-3 if states.dtype == torch.float32 else 1e-5)
-    ahead, behind = gradients(energy, states + step * v), gradients(energy, states - step * v)
-    return (ahead - behind) / (2 * step)
-
-
-def curvature(energy: Callable[[Tensor], Tensor], states: Tensor, iterations: int = 15) -> Tensor:
-    """Largest |eigenvalue| of the Hessian of U at each row, by power iteration."""
-    generator = torch.Generator().manual_seed(0)
-    v = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
-    size: Tensor = v.norm(dim=1)
-    for _ in range(iterations):
-        v = hessian_products(energy, states, v / v.norm(dim=1, keepdim=True).clamp_min(1e-30))
-        size = v.norm(dim=1)
-    return size

@@ -25,7 +25,8 @@ class PosteriorDraws:
         parameters: Draws by name, inside their ranges.
         log_density: Log density of each draw from all data, (chain, draw).
         tuning: Preconditioner, step size and momentum, frozen after warm-up.
-        gradients: Gradients that one chain took, warm-up included.
+        gradients: All that were taken, for each chain: steps, warm-up, checks and diagnosis. One is
+            the gradient of a step: of a mini-batch, or of all rows where there are none.
         unconstrained: Draws before their transforms, (chain, draw, element).
         slopes: Gradients of the energy at `slopes_at` of them, for the diagnosis.
         slopes_at: Numbers of the draws, the same for every chain.

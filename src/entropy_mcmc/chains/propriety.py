@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from entropy_mcmc.chains.log_density import LogDensity, gradients
+from entropy_mcmc.chains.log_density import LogDensity
 from entropy_mcmc.errors import ConfigError
 
 REACH = tuple(10.0**k for k in range(8))  # distances from a start at which slopes are looked at
@@ -37,8 +37,8 @@ def check_dependence(density: LogDensity, states: Tensor) -> None:
 
 def _flat(density: LogDensity, states: Tensor) -> Tensor:
     """Which elements have no slope at any of these states."""
-    energy = gradients(density.energy(torch.ones_like(states[0])), states)
-    own = gradients(density.of_row, states)
+    energy = density.slopes(torch.ones_like(states[0]))(states)
+    own = density.own_slopes()(states)
     # A slope that cancels that of the Jacobian, as of 1/s, does so to rounding.
     flat = (energy.abs() <= 1e-6 * own.abs()) | ~energy.isfinite()
     still = ((own == 0) | ~own.isfinite()).all(dim=0)
@@ -60,7 +60,7 @@ def check_confined(density: LogDensity, states: Tensor, scale: Tensor, first: Te
     grown = scale > GROWTH * first
     if not bool(grown.any()):
         return
-    slopes = gradients(density.energy(torch.ones_like(scale)), states)
+    slopes = density.slopes(torch.ones_like(scale))(states)
     held = ((states - states.mean(dim=0)) * (slopes - slopes.mean(dim=0))).mean(dim=0)
     lost = (grown & ~(held > CONFINED)).nonzero().flatten()
     if len(lost):

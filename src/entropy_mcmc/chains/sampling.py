@@ -110,7 +110,7 @@ def run(
     check_shared(shared_batch, batch_rows, settings.get("replicas", 1))
     device_type = flat.device.type
     wanted = steps >= WORTH_COMPILING if compile == "auto" else bool(compile)
-    use = wanted and available(device_type)
+    use = wanted and available(device_type, "compile=False")
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         if use:

@@ -19,6 +19,11 @@ class Identity:
 
     bounded: ClassVar[bool] = False  # whether a flat density of θ is a proper one
 
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Numbers that θ comes near to, but must not be."""
+        return ()
+
     def forward(self, z: Tensor) -> Tensor:
         """θ of z."""
         return z
@@ -41,6 +46,11 @@ class Above(Identity):
     """θ = low + e^z, of a parameter greater than `low`."""
 
     low: float = 0.0
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Numbers that θ comes near to, but must not be."""
+        return (self.low,)
 
     def forward(self, z: Tensor) -> Tensor:
         """θ of z."""
@@ -66,6 +76,11 @@ class Between(Identity):
     bounded: ClassVar[bool] = True
     low: float = 0.0
     high: float = 1.0
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Numbers that θ comes near to, but must not be."""
+        return (self.low, self.high)
 
     def forward(self, z: Tensor) -> Tensor:
         """θ of z."""

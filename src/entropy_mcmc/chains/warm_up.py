@@ -3,10 +3,14 @@ r"""Warm-up: the preconditioner, the step size and the friction of BAOAB, adapte
 In coordinates z = x/s, s the standard deviations of the draws so far, α is set by the largest
 curvature h of the energy at the chains' states: with β = 2α/(1+μ), βh = 4·SAFETY (stable below 4;
 on a Gaussian the variance has no bias at any of them). The friction is critical for the widest
-direction that the draws show, of variance w: μ = e^{−2√(β/w)}. A mini-batch gradient of variance V
-adds the share αV/(2(1−μ)) to variances; α is lowered until that is at most HEAT.
+direction that the draws show, of variance w: μ = e^{−2√(β/w)}. Mini-batch gradients, whose largest
+variance in a direction is V, add at most the share αV/(2(1−μ)) to the variance of anything linear;
+α is lowered until that is at most HEAT.
 
-Windows double: the first are short, since they begin far from the posterior.
+Windows double: the first are short, since they begin far from the posterior. Curvature is looked at
+where the chains are then, later at spaced draws, too. With mini-batches a fixed random choice of
+rows stands for all of them: where their curvature differs, the largest one is more often too large,
+which is safe, and SAFETY leaves room for a factor of 6.
 """
 
 from __future__ import annotations
@@ -19,11 +23,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
 
-from entropy_mcmc.chains import log_density as density_of
+from entropy_mcmc.chains.curvature import LAST, first_scale, largest, over_distances, spaced
+from entropy_mcmc.chains.density_checks import at_a_bound
 from entropy_mcmc.chains.divergence import DivergedError
-from entropy_mcmc.chains.log_density import LogDensity
+from entropy_mcmc.chains.gradient_noise import largest_variance
+from entropy_mcmc.chains.log_density import LogDensity, Slopes
 from entropy_mcmc.chains.propriety import check_confined
 from entropy_mcmc.chains.sampling import run
 from entropy_mcmc.errors import NonFiniteError
@@ -32,8 +37,11 @@ SAFETY = 0.15
 HEAT = 0.05  # of mini-batches, as a share of each variance
 WARM = 0.3  # the same during warm-up, which has to get to the posterior first
 MOST_MOMENTUM = 0.995
-STATES = 64  # at which curvature is looked at
-BATCHES = 32  # for the variance of mini-batch gradients
+EARLY_STATES = 8  # draws of a short window at which curvature is looked at, beside the last ones,
+STATES = 16  # of a longer one,
+AT_LAST = 64  # and of the one that sets the step of the draws
+FIRST = 15  # iterations for the curvature at the starts, of which no direction is known
+ROWS = 2**12  # for curvature, at least, where there are mini-batches
 EARLY = 5  # windows of a fiftieth of the warm-up, to get near the posterior
 FAR = 1.0  # β above which curvature is looked at over distances: on average h is at least 1
 ESCAPED = (
@@ -41,6 +49,7 @@ ESCAPED = (
     "a loss) and falls off in all directions, as a proper density does; and for a funnel, in which "
     "no step size is right: write its parameters as mean + sd·z with z standard normal"
 )
+NO_SLOPE = f"look for a square root of 0, or give a parameter a transform; {ESCAPED}"
 SMALL = 500  # parameters up to which the widest direction is looked for
 
 
@@ -52,7 +61,8 @@ class Tuning:
         scale: Diagonal preconditioner: standard deviations of the unconstrained parameters.
         step_size: α of the full energy in scaled coordinates.
         momentum: μ.
-        heat: Share that mini-batches add to variances, 0 for full batches.
+        heat: Share that mini-batches add to the variance of a linear function of the unconstrained
+            parameters, at most; 0 for full batches.
     """
 
     scale: Tensor
@@ -68,6 +78,15 @@ class Problem:
     density: LogDensity
     batch_size: int | None
     seed: int
+
+    def rows_looked_at(self) -> tuple[Tensor, ...] | None:
+        """Rows from which curvature is computed: a random choice, None for all of them."""
+        total = self.density.num_data
+        if self.batch_size is None or (number := max(ROWS, self.batch_size)) >= total:
+            return None
+        generator = torch.Generator().manual_seed(self.seed % 2**63)
+        chosen = torch.randperm(total, generator=generator)[:number]
+        return tuple(part[chosen.to(part.device)] for part in self.density.data)
 
     def window(
         self, states: Tensor, tuning: Tuning, steps: int, number: int, **options: Any
@@ -91,7 +110,9 @@ class Problem:
                 **options,
             )
         except DivergedError as error:
-            raise DivergedError(error.chain, error.step, _when(number) + ESCAPED) from None
+            last = states[error.chain] if error.last is None else error.last * scale
+            remedy = _when(number) + (at_a_bound(density, last) or ESCAPED)
+            raise DivergedError(error.chain, error.step, remedy) from None
         assert isinstance(draws.theta, Tensor)
         return draws.theta * scale
 
@@ -119,32 +140,20 @@ def warm_up(
     lengths = windows(steps)
     compile = "auto" if compile else False
     first = first_scale(problem.density, states)
-    tuning = fit(problem, states, first, 1.0, math.inf)
+    tuning, along = fit(problem, states, first, 1.0, math.inf)
     for number, length in enumerate(lengths):
         draws = problem.window(states, tuning, length, number + 1, compile=compile)
-        states = draws[:, -1].clone()
+        states, settled = draws[:, -1].clone(), draws[:, length // 2 :]
+        scale, widest, heat, some = tuning.scale, 1.0, math.inf, EARLY_STATES
         if number >= EARLY:
-            settled = draws[:, length // 2 :]
             scale, widest = fitted_scale(settled, tuning.scale)
-        else:
-            scale, widest = tuning.scale, 1.0
-        looked_at = torch.cat([states, spaced(draws[:, length // 2 :].flatten(0, 1), STATES)])
-        heat = HEAT if number == len(lengths) - 1 else math.inf if number < EARLY else WARM
-        tuning = fit(problem, looked_at, scale, widest, heat)
+            heat, some = (HEAT, AT_LAST) if number == len(lengths) - 1 else (WARM, STATES)
+        looked_at = torch.cat([states, spaced(settled.flatten(0, 1), some)])
+        along = along * scale / tuning.scale
+        tuning, along = fit(problem, looked_at, scale, widest, heat, along)
         tell(length)
     check_confined(problem.density, looked_at, tuning.scale, first)
     return tuning, states
-
-
-def first_scale(density: LogDensity, states: Tensor) -> Tensor:
-    """1/√curvature of each coordinate at the starts; 1 where it is not positive, and not far more.
-
-    A flat coordinate at the start may be a narrow one elsewhere: at most ten times 1 + |x|.
-    """
-    diagonal = density_of.diagonal(density.energy(torch.ones_like(states[0])), states)
-    bent = (diagonal > 0) & diagonal.isfinite()
-    scale = torch.where(bent, diagonal.clamp_min(1e-30).rsqrt(), torch.ones_like(diagonal))
-    return scale.minimum(10 * (1 + states.abs().amax(dim=0)))
 
 
 def windows(steps: int) -> list[int]:
@@ -157,12 +166,6 @@ def windows(steps: int) -> list[int]:
     left = max(steps - EARLY * early, 4)
     base = [left // 15, 2 * left // 15, 4 * left // 15]
     return [early] * EARLY + [max(1, b) for b in (*base, left - sum(base))]
-
-
-def spaced(rows: Tensor, most: int) -> Tensor:
-    """Evenly spaced rows, at most so many."""
-    places = torch.linspace(0, len(rows) - 1, min(most, len(rows))).long()
-    return rows[places]
 
 
 def fitted_scale(draws: Tensor, last: Tensor) -> tuple[Tensor, float]:
@@ -180,47 +183,49 @@ def fitted_scale(draws: Tensor, last: Tensor) -> tuple[Tensor, float]:
     return scale, max(1.0, float(torch.linalg.eigvalsh(covariance)[-1]))
 
 
-def fit(problem: Problem, states: Tensor, scale: Tensor, widest: float, most: float) -> Tuning:
-    """α and μ for a scale, from the curvature at states, and `most` heat of mini-batches."""
-    energy = problem.density.energy(scale)
-    sizes = density_of.curvature(energy, states / scale)
-    if not bool(sizes.isfinite().all()):
+def fit(
+    problem: Problem,
+    states: Tensor,
+    scale: Tensor,
+    widest: float,
+    most: float,
+    along: Tensor | None = None,
+) -> tuple[Tuning, Tensor]:
+    """α and μ for a scale, with `most` heat of mini-batches, and the direction that bends most.
+
+    `along` is that direction as found before, which saves gradients.
+    """
+    slopes = problem.density.slopes(scale, problem.rows_looked_at())
+    size, along = largest(slopes, states / scale, along, LAST if along is not None else FIRST)
+    if not math.isfinite(size):
+        remedy = at_a_bound(problem.density, states) or NO_SLOPE
         raise NonFiniteError(
-            "the gradient of the log density is not finite near a state of the warm-up; look for a "
-            f"square root of 0, or give a parameter a transform; {ESCAPED}"
+            f"the gradient of the log density became NaN or infinite near a state of the warm-up; "
+            f"{remedy}"
         )
-    beta = 4 * SAFETY / max(float(sizes.max()), 1e-12)
+    beta = 4 * SAFETY / max(size, 1e-12)
     if beta > FAR:
-        beta = within_reach(energy, states / scale, beta)
+        beta = within_reach(slopes, spaced(states, STATES) / scale, beta)
     variance = 0.0
-    if problem.batch_size is not None:
-        variance = minibatch_variance(problem, states / scale, scale)
+    if problem.batch_size is not None and most < math.inf:
+        some = spaced(states, 4) / scale
+        variance = largest_variance(problem.density, some, scale, problem.batch_size, problem.seed)
     step, momentum, heat = step_of(beta, widest, variance)
     while heat > most:
         beta /= 1.5
         step, momentum, heat = step_of(beta, widest, variance)
-    return Tuning(scale, step, momentum, heat)
+    return Tuning(scale, step, momentum, heat), along
 
 
-def within_reach(energy: Callable[[Tensor], Tensor], states: Tensor, beta: float) -> float:
+def within_reach(slopes: Slopes, states: Tensor, beta: float) -> float:
     """β, lowered until 4·SAFETY/β is the largest curvature over distances of one to ten √β.
 
     Where the energy has corners (|x|) or flat parts, its curvature at a point says nothing.
     """
     wanted = 4 * SAFETY
-    while beta * (size := _secant(energy, states, math.sqrt(beta))) > 1.1 * wanted:
+    while beta * (size := over_distances(slopes, states, math.sqrt(beta))) > 1.1 * wanted:
         beta = min(wanted / size, beta / 1.1)
     return beta
-
-
-def _secant(energy: Callable[[Tensor], Tensor], states: Tensor, step: float) -> float:
-    """Largest difference of slopes at distances of 1, 3 and 10 steps, over the distance."""
-    v = density_of.signs(states)
-    bent = torch.cat(
-        [density_of.hessian_products(energy, states, v, step=k * step) for k in (1, 3, 10)]
-    )
-    sizes = bent.norm(dim=1) / math.sqrt(states.shape[1])
-    return float(sizes.nan_to_num(nan=4 / step**2, posinf=4 / step**2).max())
 
 
 def step_of(beta: float, widest: float, variance: float) -> tuple[float, float, float]:
@@ -228,20 +233,3 @@ def step_of(beta: float, widest: float, variance: float) -> tuple[float, float, 
     momentum = min(MOST_MOMENTUM, math.exp(-2 * math.sqrt(beta / widest)))
     step = beta * (1 + momentum) / 2
     return step, momentum, step * variance / (2 * (1 - momentum))
-
-
-def minibatch_variance(problem: Problem, states: Tensor, scale: Tensor) -> float:
-    """V: the largest variance of a coordinate of N·ĝ over mini-batches, mean over states."""
-    density = problem.density
-    assert problem.batch_size is not None
-    loss, generator = density.mean_loss(scale), torch.Generator().manual_seed(problem.seed % 2**31)
-    size = (BATCHES, problem.batch_size)
-    rows = torch.randint(density.num_data, size, generator=generator)
-    some = spaced(states, 4)
-
-    def on_rows(state: Tensor, chosen: Tensor) -> Tensor:
-        return loss(state, *(part[chosen] for part in density.data))
-
-    over_batches = vmap(grad(on_rows), in_dims=(None, 0))
-    slopes = vmap(over_batches, in_dims=(0, None))(some, rows) * density.num_data
-    return float(slopes.var(dim=1).mean(dim=0).max())

@@ -59,8 +59,8 @@ def wanted(fused: bool | str, size: int, step: int, device_type: str) -> bool:
 
 
 @functools.cache
-def available(device_type: str) -> bool:
-    """Whether kernels can be compiled here; if not, say so once."""
+def available(device_type: str, eager: str = "fused=False") -> bool:
+    """Whether kernels can be compiled here; if not, say so once, with the option for `eager`."""
     if device_type != "cpu":
         from torch.utils._triton import has_triton
 
@@ -73,7 +73,7 @@ def available(device_type: str) -> bool:
         warnings.warn(
             f"entropy_mcmc: no compiled step on {device_type!r}, because {missing} was not found: "
             f"the eager path gives the same chain to rounding, only slower. Install {missing}, or "
-            f"pass fused=False to silence this notice.",
+            f"pass {eager} to silence this notice.",
             RuntimeWarning,
             stacklevel=2,
         )
