@@ -109,6 +109,37 @@ def test_mini_batches_need_a_sum_over_rows(function, match, dtype):
         chains.sample(function, start, data=(X, Y), batch_size=10, **SHORT)
 
 
+def series(number, phi=0.8):
+    """An autoregressive series of noise 0.3."""
+    values, steps = [torch.zeros(())], 0.3 * torch.randn(number, generator=G)
+    for step in steps:
+        values.append(phi * values[-1] + step)
+    return torch.stack(values[1:])
+
+
+@pytest.mark.parametrize("phi", [0.3, 0.8, 0.99])
+@pytest.mark.parametrize("joined", [lambda rows: rows, torch.sum])
+def test_rows_that_depend_on_their_neighbours_are_refused_in_mini_batches(phi, joined):
+    """Rows in random order are no series: φ was 0.00 ± 0.02 for 2,000 rows of φ = 0.8."""
+
+    def steps(t, y):
+        return joined(-((y[1:] - t["phi"] * y[:-1]) ** 2))
+
+    density, states = built(steps, {"phi": 0.5}, (series(300, phi),))
+    for seed in range(5):
+        with pytest.raises(ConfigError, match=r"in another order.*data=\(y\[1:\], y\[:-1\]\)"):
+            row_scaling.check_scaling(density, states, 20, seed)
+
+
+def test_a_series_by_pairs_of_neighbours_passes():
+    y = series(300)
+    density, states = built(
+        lambda t, now, before: -((now - t["phi"] * before) ** 2), {"phi": 0.5}, (y[1:], y[:-1])
+    )
+    for seed in range(5):
+        row_scaling.check_scaling(density, states, 20, seed)
+
+
 CLOSED_OVER = torch.randn(2, 2, generator=G)
 
 
