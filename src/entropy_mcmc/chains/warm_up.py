@@ -44,6 +44,7 @@ FIRST = 15  # iterations for the curvature at the starts, of which no direction 
 ROWS = 2**12  # for curvature, at least, where there are mini-batches
 EARLY = 5  # windows of a fiftieth of the warm-up, to get near the posterior
 FAR = 1.0  # β above which curvature is looked at over distances: on average h is at least 1
+FALL = 4.0  # of such a β at a time
 ESCAPED = (
     "look for NaN in the data, log(0) and 0/0; whether log_density has the right sign (it is minus "
     "a loss) and falls off in all directions, as a proper density does; and for a funnel, in which "
@@ -224,7 +225,8 @@ def within_reach(slopes: Slopes, states: Tensor, beta: float) -> float:
     """
     wanted = 4 * SAFETY
     while beta * (size := over_distances(slopes, states, math.sqrt(beta))) > 1.1 * wanted:
-        beta = min(wanted / size, beta / 1.1)
+        # Where it grows as a power, most of it is of a distance that a smaller β does not reach.
+        beta = max(min(wanted / size, beta / 1.1), beta / FALL)
     return beta
 
 
