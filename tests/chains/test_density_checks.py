@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.distributions import Bernoulli, Distribution, Exponential, Normal
 
 from entropy_mcmc import chains
 from entropy_mcmc.chains import density_checks, log_density, propriety, row_scaling, transforms
@@ -269,6 +270,42 @@ def test_a_wrong_sign_is_told_in_words_of_sample(function):
     with pytest.raises(NonFiniteError, match=r"of the warm-up.*right sign.*minus a loss") as caught:
         chains.sample(function, {"x": 1.0}, **{**SHORT, "warm_up_steps": 300})
     assert "lr" not in str(caught.value)
+
+
+# Distributions of torch.
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+def test_distributions_are_evaluated_far_away(size):
+    """Their checks raised “vmap: It looks like you're …” at rates of e^±1000.
+
+    The posterior is Gamma(60 + 1, sum): mean to 0.5 of its sd, of an ESS above 30.
+    """
+    y = Y.abs() * size
+    draws = chains.sample(
+        lambda t, y: Exponential(t["rate"]).log_prob(y),
+        {"rate": 1.0},
+        transforms={"rate": transforms.positive()},
+        data=(y,),
+        **{**SHORT, "draws": 100, "warm_up_steps": 200},
+    )
+    away = float(draws["rate"].mean() * y.sum()) - 61
+    assert abs(away) < 0.5 * 61**0.5
+
+
+def test_data_outside_of_the_support_of_a_distribution_are_refused_and_checks_come_back():
+    def coins(t, y):
+        return Bernoulli(logits=t["a"]).log_prob(y)
+
+    before = Distribution._validate_args
+    with pytest.raises(ValueError, match="within the support"):
+        chains.sample(coins, {"a": 0.0}, data=(torch.tensor([0.0, 1.0, 2.0]),), **SHORT)
+    assert Distribution._validate_args == before
+
+
+def test_a_scale_out_of_range_at_init_is_told_in_words_of_sample():
+    with pytest.raises(NonFiniteError, match=r"nan at init.*give the parameter a transform"):
+        chains.sample(lambda t: Normal(0.0, t["s"]).log_prob(t["x"]), {"x": 1.0, "s": -1.0})
 
 
 # Numbers that are not finite.
