@@ -33,3 +33,11 @@ def test_to_arviz_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_base", None)
     with pytest.raises(ConfigError, match="entropy-mcmc\\[arviz\\]"):
         chains.Chains(torch.zeros(3, 5, 2), None).to_arviz()
+
+
+@pytest.mark.parametrize("name", ["chain", "draw"])
+def test_to_arviz_refuses_names_of_its_dimensions(name):
+    """Draws of such a parameter were left out of the tree."""
+    pytest.importorskip("arviz_base")
+    with pytest.raises(ConfigError, match=f"the name '{name}'; give it another"):
+        chains.Chains({name: torch.zeros(3, 5)}, None).to_arviz()

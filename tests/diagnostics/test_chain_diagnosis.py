@@ -96,6 +96,18 @@ def test_few_draws_ask_for_more_of_them():
     assert worst(values[:, :5]) is None  # too few for a word about R-hat
 
 
+@pytest.mark.parametrize(("chain_count", "draws"), [(1, 1), (1, 2), (1, 4), (2, 1), (4, 3)])
+@pytest.mark.filterwarnings("error")
+def test_very_few_draws_are_told_in_words_of_chains(chain_count, draws):
+    """One draw of one chain stopped with an error of NumPy; advice was about cycles of a run."""
+    values = autoregressive(torch.Generator().manual_seed(0), chain_count, draws, 2, 0.0)
+    diagnosis = diagnose_chains(values, values, values)
+    assert diagnosis.severity != "ok"
+    assert "no R-hat" in str(diagnosis)
+    assert "more draws" in str(diagnosis)
+    assert "cycle" not in str(diagnosis)
+
+
 def test_a_chain_that_stands_still_is_found():
     values = autoregressive(torch.Generator().manual_seed(0), 4, 250, 2, 0.5)
     values[:, :, 1] = torch.arange(4.0)[:, None]

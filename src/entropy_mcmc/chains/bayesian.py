@@ -12,7 +12,7 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains import log_density as density_of
-from entropy_mcmc.chains.density_checks import check_finite, check_functions
+from entropy_mcmc.chains.density_checks import check_finite, check_functions, unvalidated
 from entropy_mcmc.chains.inputs import check_data, rows_per_step
 from entropy_mcmc.chains.posterior_draws import PosteriorDraws
 from entropy_mcmc.chains.propriety import check_dependence
@@ -81,32 +81,35 @@ def sample(
     density, states = density_of.build(
         log_density, log_prior, init, chains, transforms or {}, parts
     )
-    check_functions(density, states[0])
-    check_finite(density, states, "at init")
-    states = _apart(density, states, seed)
-    check_scaling(density, states, batch_size, seed)
-    check_dependence(density, states)
-    problem = Problem(density, batch_size, seed)
-    steps = draws * thin
-    with closing(_bar(progress, sum(windows(warm_up_steps)) + steps)) as bar:
-        tuning, states = warm_up(problem, states, warm_up_steps, bar.update, compile)
-        options = {"thin": thin, "burn_in": thin - 1, "tell": bar.update}
-        how = "steps" if compile is True else compile
-        kept = problem.window(states, tuning, steps, 0, compile=how, **options)
-    values = check_finite(density, kept.flatten(0, 1), "at a draw")
-    at = tuple(int(i) for i in torch.linspace(0, draws - 1, min(LOOKED_AT, draws)).tolist())
-    looked_at = kept[:, list(at)].flatten(0, 1)
-    slopes = density.slopes(torch.ones_like(tuning.scale))(looked_at)
-    others = density.count.rows / ((batch_size or density.num_data) * len(states))
-    return PosteriorDraws(
-        parameters=density.constrained(kept),
-        log_density=values.reshape(kept.shape[:2]),
-        tuning=tuning,
-        gradients=sum(windows(warm_up_steps)) + steps + math.ceil(others),
-        unconstrained=kept,
-        slopes=slopes.reshape(len(kept), len(at), -1),
-        slopes_at=at,
-    )
+    with unvalidated():
+        check_functions(density, states[0])
+        check_finite(density, states, "at init")
+    density.of_row(states[0])  # here torch.distributions refuses data out of range, as ever
+    with unvalidated():
+        states = _apart(density, states, seed)
+        check_scaling(density, states, batch_size, seed)
+        check_dependence(density, states)
+        problem = Problem(density, batch_size, seed)
+        steps = draws * thin
+        with closing(_bar(progress, sum(windows(warm_up_steps)) + steps)) as bar:
+            tuning, states = warm_up(problem, states, warm_up_steps, bar.update, compile)
+            options = {"thin": thin, "burn_in": thin - 1, "tell": bar.update}
+            how = "steps" if compile is True else compile
+            kept = problem.window(states, tuning, steps, 0, compile=how, **options)
+        values = check_finite(density, kept.flatten(0, 1), "at a draw")
+        at = tuple(int(i) for i in torch.linspace(0, draws - 1, min(LOOKED_AT, draws)).tolist())
+        looked_at = kept[:, list(at)].flatten(0, 1)
+        slopes = density.slopes(torch.ones_like(tuning.scale))(looked_at)
+        others = density.count.rows / ((batch_size or density.num_data) * len(states))
+        return PosteriorDraws(
+            parameters=density.constrained(kept),
+            log_density=values.reshape(kept.shape[:2]),
+            tuning=tuning,
+            gradients=sum(windows(warm_up_steps)) + steps + math.ceil(others),
+            unconstrained=kept,
+            slopes=slopes.reshape(len(kept), len(at), -1),
+            slopes_at=at,
+        )
 
 
 def _apart(density: density_of.LogDensity, states: Tensor, seed: int) -> Tensor:

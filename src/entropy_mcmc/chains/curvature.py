@@ -13,6 +13,8 @@ from torch import Tensor
 
 from entropy_mcmc.chains.log_density import LogDensity, Slopes
 
+STEEPER = 10  # 1 for a Gaussian
+SHRINKS = 8
 FEW = 4  # states at which the power iteration goes on to its end
 LAST = 4  # iterations there
 
@@ -92,9 +94,25 @@ def over_distances(slopes: Slopes, states: Tensor, step: float) -> float:
 def first_scale(density: LogDensity, states: Tensor) -> Tensor:
     """1/√curvature of each coordinate at the starts; 1 where it is not positive, and not far more.
 
-    A flat coordinate at the start may be a narrow one elsewhere: at most ten times 1 + |x|.
+    A flat coordinate at the start may be a narrow one elsewhere: at most ten times 1 + |x|, and
+    less where a scale away the energy bends more than STEEPER times as much (x⁴ near 0).
     """
-    bends = diagonal(density.slopes(torch.ones_like(states[0])), states)
+    slopes = density.slopes(torch.ones_like(states[0]))
+    bends = diagonal(slopes, states)
     bent = (bends > 0) & bends.isfinite()
     scale = torch.where(bent, bends.clamp_min(1e-30).rsqrt(), torch.ones_like(bends))
-    return scale.minimum(10 * (1 + states.abs().amax(dim=0)))
+    scale = scale.minimum(10 * (1 + states.abs().amax(dim=0)))
+    for _ in range(SHRINKS):
+        steeper = steepening(slopes, states, scale)
+        if not steeper > STEEPER:
+            break
+        scale = scale * steeper**-0.25  # of x⁴ + c·x², the scale at which both count
+    return scale
+
+
+def steepening(slopes: Slopes, states: Tensor, scale: Tensor) -> float:
+    """Curvature over a distance of a scale as a multiple of that at the states, at least."""
+    v = signs(states) * scale
+    near, far = (hessian_products(slopes, states, v, step=step) for step in (None, 1.0))
+    ratio = (far * scale).norm() / (near * scale).norm().clamp_min(1e-30)
+    return float(ratio.nan_to_num(nan=1.0, posinf=1e8))

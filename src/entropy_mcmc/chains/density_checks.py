@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 from torch.func import vmap
 
 from entropy_mcmc.chains.log_density import LogDensity
@@ -12,6 +16,21 @@ from entropy_mcmc.errors import ConfigError, EntropyMCMCError, NonFiniteError
 LOOK_FOR = (
     "look for log(0) and 0/0, or give the parameter a transform that keeps it inside its range"
 )
+
+
+@contextmanager
+def unvalidated() -> Iterator[None]:
+    """torch.distributions without its checks of values: under vmap they raise an error of vmap.
+
+    The warm-up looks at states so far away that a scale is 0 or infinite there; what is not finite
+    where it matters is found by the chains themselves.
+    """
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
 
 
 def check_functions(density: LogDensity, row: Tensor) -> None:

@@ -45,6 +45,12 @@ class Chains:
 
 def data_tree(**groups: dict[str, Tensor]) -> Any:
     """An xarray DataTree of these groups of draws, (chain, draw, …)."""
+    for name in ("chain", "draw"):  # dimensions there: it would leave them out, without a word
+        if any(name in draws for draws in groups.values()):
+            raise ConfigError(
+                f"to_arviz has dimensions chain and draw, got a parameter of the name {name!r}; "
+                f"give it another name"
+            )
     try:
         from arviz_base import from_dict
     except ImportError as error:

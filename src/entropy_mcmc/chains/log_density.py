@@ -71,8 +71,17 @@ class LogDensity:
 
     def slopes(self, scale: Tensor, rows: tuple[Tensor, ...] | None = None) -> Slopes:
         """∇U in z of states (row, element), from all data or from some rows of it."""
+        return self._gradients(self._energy(scale, rows), self.data if rows is None else rows)
+
+    def energies(
+        self, scale: Tensor, rows: tuple[Tensor, ...] | None = None
+    ) -> Callable[[Tensor], Tensor]:
+        """U in z of states (row, element), from all data or from some rows of it."""
+        return InParts(self._energy(scale, rows))
+
+    def _energy(self, scale: Tensor, rows: tuple[Tensor, ...] | None) -> Callable[[Tensor], Tensor]:
         loss, data = self.mean_loss(scale), self.data if rows is None else rows
-        return self._gradients(lambda z: self.num_data * loss(z, *data), data)
+        return lambda z: self.num_data * loss(z, *data)
 
     def own_slopes(self) -> Slopes:
         """∇ of log p(θ) in unconstrained coordinates, from all data, without the Jacobian."""

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from entropy_mcmc.chains.curvature import LAST, first_scale, largest, over_distances, spaced
 from entropy_mcmc.chains.density_checks import at_a_bound
+from entropy_mcmc.chains.descent import descended
 from entropy_mcmc.chains.divergence import DivergedError
 from entropy_mcmc.chains.gradient_noise import largest_variance
 from entropy_mcmc.chains.log_density import LogDensity, Slopes
@@ -35,6 +36,7 @@ from entropy_mcmc.errors import NonFiniteError
 
 SAFETY = 0.15
 HEAT = 0.05  # of mini-batches, as a share of each variance
+DESCENTS = 10  # each with the scale of where the last one ended
 WARM = 0.3  # the same during warm-up, which has to get to the posterior first
 MOST_MOMENTUM = 0.995
 EARLY_STATES = 8  # draws of a short window at which curvature is looked at, beside the last ones,
@@ -44,6 +46,7 @@ FIRST = 15  # iterations for the curvature at the starts, of which no direction 
 ROWS = 2**12  # for curvature, at least, where there are mini-batches
 EARLY = 5  # windows of a fiftieth of the warm-up, to get near the posterior
 FAR = 1.0  # β above which curvature is looked at over distances: on average h is at least 1
+FALL = 4.0  # of such a β at a time
 ESCAPED = (
     "look for NaN in the data, log(0) and 0/0; whether log_density has the right sign (it is minus "
     "a loss) and falls off in all directions, as a proper density does; and for a funnel, in which "
@@ -140,6 +143,11 @@ def warm_up(
     lengths = windows(steps)
     compile = "auto" if compile else False
     first = first_scale(problem.density, states)
+    for _ in range(DESCENTS):
+        nearer = descended(problem.density, states, first, problem.rows_looked_at())
+        if torch.equal(nearer, states):
+            break
+        states, first = nearer, first_scale(problem.density, nearer)
     tuning, along = fit(problem, states, first, 1.0, math.inf)
     for number, length in enumerate(lengths):
         draws = problem.window(states, tuning, length, number + 1, compile=compile)
@@ -224,7 +232,8 @@ def within_reach(slopes: Slopes, states: Tensor, beta: float) -> float:
     """
     wanted = 4 * SAFETY
     while beta * (size := over_distances(slopes, states, math.sqrt(beta))) > 1.1 * wanted:
-        beta = min(wanted / size, beta / 1.1)
+        # Where it grows as a power, most of it is of a distance that a smaller β does not reach.
+        beta = max(min(wanted / size, beta / 1.1), beta / FALL)
     return beta
 
 

@@ -49,7 +49,7 @@ def diagnose_chains(
     apart = spaced_apart(draws, mixed.ess[0] if mixed.ess else draws.shape[1])
     labels = [(0, c, 0) for c in range(len(apart)) for _ in range(apart.shape[1])]
     rows = apart.flatten(0, 1).double()
-    scaled = rows / rows.std(dim=0).clamp_min(1e-30)
+    scaled = rows / spread(rows)
     role = RoleDiagnosis(
         "parameters",
         mixed,
@@ -59,7 +59,7 @@ def diagnose_chains(
         agreements(scaled, labels),
     )
     cycles = [c for c in range(len(looked_at)) for _ in range(looked_at.shape[1])]
-    scale = draws.flatten(0, 1).std(dim=0).clamp_min(1e-30)
+    scale = spread(draws.flatten(0, 1))
     pair = None
     if looked_at.shape[1] > 1 and len(cycles) > 2:
         pair = pair_temperature(
@@ -69,9 +69,14 @@ def diagnose_chains(
     advice = chain_verdicts.on_worst(found) + chain_verdicts.on_agreement(role, found)
     advice += chain_verdicts.on_temperature(pair)
     advice += chain_verdicts.on_efficiency(found, mixed.ess[1] if mixed.ess else draws.shape[1])
-    advice += verdicts.on_notes((role,))
+    advice += chain_verdicts.on_notes(role)
     advice.sort(key=lambda item: -verdicts.SEVERITIES.index(item.severity))
     return ChainDiagnosis(1.0, None, None, (role,), tuple(advice), pair)
+
+
+def spread(rows: Tensor) -> Tensor:
+    """Standard deviation of each element, by which it can be divided; of a single draw 1."""
+    return rows.std(dim=0).clamp_min(1e-30) if len(rows) > 1 else torch.ones_like(rows[0])
 
 
 def spaced_apart(draws: Tensor, ess: float) -> Tensor:

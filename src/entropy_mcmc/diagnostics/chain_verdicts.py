@@ -74,7 +74,7 @@ def worst(draws: Tensor, names: Sequence[str] = ()) -> Worst | None:
     tails of all parameters.
     """
     values = draws.double().cpu().numpy()
-    if len(values) == 1:  # R-hat of its halves
+    if len(values) == 1 and values.shape[1] > 1:  # R-hat of its halves
         half = values.shape[1] // 2
         values = values[0, -2 * half :].reshape(2, half, -1)
     size, total = values.shape[2], values.shape[0] * values.shape[1]
@@ -171,6 +171,12 @@ def on_agreement(role: RoleDiagnosis, found: Worst | None) -> list[Advice]:
         advice, changes = [item for item in advice if item.severity == "warning"], {}
     words = {"predict differently": "differ", _ENSEMBLE: ""}
     return [_told(item, words, changes.get(item.severity, "")) for item in advice]
+
+
+def on_notes(role: RoleDiagnosis) -> list[Advice]:
+    """What could not be computed of chains of a small model, which have no cycles."""
+    words = {"chains or cycles": "chains", "predictions": "parameters", "predict ": "have "}
+    return [_told(item, words, "more draws") for item in verdicts.on_notes((role,))]
 
 
 _ENSEMBLE = "; their average is an ensemble, not draws of one mixed chain"
