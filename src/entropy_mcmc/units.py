@@ -105,6 +105,20 @@ def least_eta(group: Mapping[str, Any]) -> float:
     return float(group["lr"] / (critical * group["num_data"]))
 
 
+def safe_eta(group: Mapping[str, Any]) -> float:
+    """η at and below which replicas and their guide diverge on a curvature of at most N/lr.
+
+    Of a guide that moves in every k-th round, k > 1; at k = 1 it is `least_eta`.
+    """
+    replicas, every = group.get("replicas", 1), rounds_between(group)
+    if every == 1:
+        return least_eta(group)
+    from entropy_mcmc.exchange_limit import safe_coupling  # numpy: not at import
+
+    critical = safe_coupling(replicas, every, group.get("momentum", 0.0))
+    return float(group["lr"] / (critical * group["num_data"]))
+
+
 def rounds_between(group: Mapping[str, Any]) -> int:
     """Rounds from one move of the guide to the next: `exchange_every`, of replicas only."""
     every: int = group.get("exchange_every", 1) if group.get("replicas", 1) > 1 else 1
@@ -121,7 +135,7 @@ def wide_enough(eta: float, group: Mapping[str, Any]) -> float:
     """An automatic η, or the least that suits a guide that moves in every k-th round, k > 1."""
     if rounds_between(group) == 1:
         return eta
-    return max(eta, MARGIN * least_eta(group), MARGIN * tightness(group, 1.0))
+    return max(eta, MARGIN * safe_eta(group), MARGIN * tightness(group, 1.0))
 
 
 def horizon(lr: float, num_data: float, eta: float) -> float:

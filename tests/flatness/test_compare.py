@@ -173,3 +173,9 @@ def test_no_states_are_refused(plain):
 )
 def test_a_rough_sensitivity_is_no_verdict(row, decides):
     assert gamma_decides(row) == decides
+
+
+@pytest.mark.parametrize("rows", [0, -3, 2.5])
+def test_rows_of_the_learning_coefficient_are_refused_before_anything_is_measured(rows):
+    with pytest.raises(ConfigError, match="batch_size must be a whole number of at least 1, got"):
+        flatness.LocalSampling(batch_size=rows)

@@ -4,7 +4,9 @@ The guide moves in every second round, and a parameter of each replica has no gr
 """
 
 import copy
+import gc
 import traceback
+import weakref
 from datetime import timedelta
 from functools import partial
 
@@ -15,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from entropy_mcmc import EntropyMCMC
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, StateError
 
 ROUNDS = 9
 RULES = {"lm": {"integrator": "lm"}, "baoab": {"integrator": "baoab", "momentum": 0.6}}
@@ -156,6 +158,21 @@ def refused_main(rank, folder):
         sampler.spread_replicas(model=Net(params, 0.0) if rank == 0 else nn.Identity())
 
 
+def released_main(rank, folder):
+    """A sampler that outlives its process group does not keep it: that aborts some exits."""
+    params, sampler = make("lm")
+    sampler.spread_replicas()
+    call(params, sampler, 0)
+    group = weakref.ref(dist.group.WORLD)
+    dist.barrier()
+    dist.destroy_process_group()
+    gc.collect()
+    assert group() is None
+    for late in (sampler.step, sampler.state_dict):
+        with pytest.raises(StateError, match="whose process group was destroyed; call torch"):
+            late()
+
+
 def guarded(main, rank, folder):
     torch.set_num_threads(1)
     try:
@@ -163,8 +180,9 @@ def guarded(main, rank, folder):
         wait = timedelta(seconds=60)
         dist.init_process_group("gloo", meet, wait, world_size=2, rank=rank)
         main(rank, folder)
-        dist.barrier()
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
     except BaseException:
         (folder / f"error-{rank}").write_text(traceback.format_exc())
         raise
@@ -207,3 +225,7 @@ def test_all_processes_start_as_process_0(rounds_before, tmp_path):
 
 def test_what_differs_between_processes_is_refused_on_all(tmp_path):
     on_two_processes(refused_main, tmp_path)
+
+
+def test_the_process_group_is_not_held(tmp_path):
+    on_two_processes(released_main, tmp_path)

@@ -81,6 +81,8 @@ class LocalSampling:
         check_positive("localisation", self.localisation)
         check_count("chains", self.chains)
         check_count("steps", self.steps, least=2)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
         if check_count("burn_in", self.warm_up, least=0) >= self.steps:
             raise ConfigError(
                 f"burn_in must be less than steps={self.steps}, got burn_in={self.burn_in}"

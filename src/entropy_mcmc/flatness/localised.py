@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from entropy_mcmc.diagnostics import configurational_temperature
-from entropy_mcmc.errors import ConfigError, check_count
+from entropy_mcmc.errors import ConfigError
 from entropy_mcmc.flatness.given_data import Batch, Source, is_pair
 from entropy_mcmc.flatness.localisation_effect import LocalisationEffect
 from entropy_mcmc.flatness.model_and_batches import (
@@ -105,7 +105,7 @@ def partition(
     if is_pair(data) and batch_size is not None and batch_size < len(data[0]):
         x, y = data
         order = torch.randperm(len(x), generator=generator(seed))
-        rows = torch.split(order, check_count("batch_size", batch_size))
+        rows = torch.split(order, int(batch_size))
         return MiniBatches(
             lambda i: (x[rows[i].to(x.device)], y[rows[i].to(y.device)]), list(map(len, rows))
         )

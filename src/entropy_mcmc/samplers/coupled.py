@@ -34,7 +34,14 @@ from entropy_mcmc.samplers.base import Closure, Group
 from entropy_mcmc.samplers.kernel.swap import showing
 from entropy_mcmc.samplers.replicas import Replicated
 from entropy_mcmc.samplers.rule import Pair, Update
-from entropy_mcmc.units import heat_of, least_eta, posterior_in_words, rounds_between, tightness
+from entropy_mcmc.units import (
+    heat_of,
+    least_eta,
+    posterior_in_words,
+    rounds_between,
+    safe_eta,
+    tightness,
+)
 
 OSCILLATES = 0.5
 GUIDE_STREAM = 2  # of the noise that draws θ_a given θ
@@ -141,18 +148,28 @@ class Guided(Replicated):
                 f"eta must be greater than {formula}{least:.4g} for guide_update='euler', which "
                 f"diverges below, got {told}; use {_remedy(group)}"
             )
-        coupling = tightness(group, group["eta"])
-        hot = group["integrator"] == "euler" and coupling > OSCILLATES
-        if hot and not self._warned:
+        doubt = _doubt(group)
+        if doubt and not self._warned:
             self._warned = True
-            share = "(replicas+1)·exchange_every/2·" if group["replicas"] > 1 else ""
-            warnings.warn(
-                f"{share}lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a "
-                f"oscillate around each other and the chain is hotter than T ({told}); "
-                f"use {_remedy(group)}",
-                UserWarning,
-                stacklevel=2,
-            )
+            warnings.warn(f"{doubt} ({told}); use {_remedy(group)}", UserWarning, stacklevel=2)
+
+
+def _doubt(group: Group) -> str:
+    """What is to be feared at an η that is allowed; "" if nothing."""
+    safe = safe_eta(group)
+    if rounds_between(group) > 1 and group["eta"] <= safe:
+        return (
+            f"eta is not above {safe:.4g}: on some curvatures of the energy, at most num_data/lr, "
+            f"replicas then diverge from a guide that moves only with exchange_every"
+        )
+    coupling = tightness(group, group["eta"])
+    if group["integrator"] == "euler" and coupling > OSCILLATES:
+        share = "(replicas+1)·exchange_every/2·" if group["replicas"] > 1 else ""
+        return (
+            f"{share}lr/(eta·num_data) = {coupling:.3g} is above {OSCILLATES}: θ and θ_a "
+            f"oscillate around each other and the chain is hotter than T"
+        )
+    return ""
 
 
 def _limit_in_words(group: Group) -> str:

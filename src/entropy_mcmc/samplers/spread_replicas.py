@@ -18,18 +18,40 @@ import torch
 from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from entropy_mcmc.errors import ConfigError
+from entropy_mcmc.errors import ConfigError, StateError
 from entropy_mcmc.samplers.base import Sampler
 from entropy_mcmc.samplers.kernel.common_start import broadcast, share_start
 from entropy_mcmc.samplers.kernel.rests import rests_of, share_rests
 from entropy_mcmc.samplers.sghmc import alone_update
 
+DEFAULT = "default"  # in place of the process group that torch has started
+
 
 class SpreadReplicas(Sampler):
     """A sampler whose replicas may live on one process each; `Replicated` makes their steps."""
 
-    _ranks: Any = None  # the process group whose processes have one replica each
+    _given_ranks: Any = None
     _begun: int = 0  # parameters that have a guide on every process
+
+    @property
+    def _ranks(self) -> Any:
+        """The process group whose processes have one replica each; None: all are in this one.
+
+        The default group is looked up, not held: one that is still held when its process ends,
+        after `destroy_process_group`, may abort it (gloo).
+        """
+        if self._given_ranks is not DEFAULT:
+            return self._given_ranks
+        if torch.distributed.group.WORLD is None:
+            raise StateError(
+                "the replicas are spread over processes whose process group was destroyed; call "
+                "torch.distributed.destroy_process_group() after the last use of the sampler"
+            )
+        return torch.distributed.group.WORLD
+
+    @_ranks.setter
+    def _ranks(self, ranks: Any) -> None:
+        self._given_ranks = DEFAULT if ranks is torch.distributed.group.WORLD else ranks
 
     @property
     def num_replicas(self) -> int:
