@@ -3,6 +3,7 @@
 Bounds of 4 standard errors: false-alarm rate 6e-5 per comparison; seeds are fixed.
 """
 
+import math
 from collections import Counter
 from types import SimpleNamespace
 
@@ -206,3 +207,8 @@ def test_samples_are_spread_over_cycles():
     assert all(entries[i].role == "theta" for i, _ in chosen)
     assert set(Counter(cycle for _, cycle in chosen).values()) == {2}
     assert {chosen[0][1][1], chosen[-1][1][1]} == {0, 9}
+
+
+def test_a_reading_that_is_not_a_number_is_not_right():
+    nan = PairTemperature(Estimate(math.nan, math.nan), 7, 8, 16, True)
+    assert nan.verdict(1.0) == "vague"

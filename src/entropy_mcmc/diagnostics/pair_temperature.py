@@ -72,7 +72,7 @@ class PairTemperature:
             return "near copies"
         if high < temperature / TOLERATED:
             return "close"
-        return "vague" if self.margin > VAGUE * temperature else "right"
+        return "right" if self.margin <= VAGUE * temperature else "vague"  # NaN is not right
 
     def lr_divisor(self, temperature: float) -> float:
         """What to divide lr by for a heat of at most 5 %: lr·h/(2N) = 1 − T/reading is linear."""
