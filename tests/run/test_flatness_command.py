@@ -129,6 +129,9 @@ def test_the_command_line(runs, tmp_path, capsys):
     assert row["learning_counted_temperature"] > 0
     assert main([*arguments, "--learning_steps", "0"]) == 0
     assert "earning coefficient" not in capsys.readouterr().out
+    for option, value in (("--learning_steps", "1"), ("--learning_rows", "0")):
+        assert main([*arguments, option, value]) != 0
+        assert f"{option[2:]} must be a whole number" in capsys.readouterr().err
 
 
 def test_runs_of_different_models_are_refused(runs, tmp_path):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from entropy_mcmc import flatness
 from entropy_mcmc.data import Dataset
-from entropy_mcmc.errors import ConfigError, StateError
+from entropy_mcmc.errors import ConfigError, StateError, check_count
 from entropy_mcmc.posterior import refresh_batchnorm
 from entropy_mcmc.posterior.atomic_files import atomic
 from entropy_mcmc.run.checkpoint import explained
@@ -92,6 +92,8 @@ def flatness_command(
 def _learning(steps: int, rows: int, localisation: float) -> flatness.LocalSampling | None:
     if steps == 0:
         return None
+    check_count("learning_steps", steps, least=2)  # by the names of the command
+    check_count("learning_rows", rows)
     return flatness.LocalSampling(
         localisation=localisation, scale="rms", steps=steps, chains=2, batch_size=rows
     )
