@@ -91,7 +91,7 @@ AUGMENTED = {
         name=f"{name}, augmented",
         fixed={**METHODS[name].fixed, "augmented": True},
     )
-    for name in ("SGD", "SGHMC", "EMCMC", "ensemble 4", "SGHMC ×4", "EMCMC ×4")
+    for name in ("SGD", "SGHMC", "EMCMC", "ensemble 4")
 }
 FEW = (
     "SGD",
