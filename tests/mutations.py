@@ -20,6 +20,7 @@ RULES = "samplers/entropy_mcmc.py"
 COLLAPSED = ["tests/samplers/test_integrators.py", "-k", "of_a_collapsed or independent"]
 RESTS = ["tests/samplers/test_rests.py", "-k", "equations"]
 REPLICAS = ["tests/samplers/test_replicas.py", "-k", "equations or noise_of_their_own"]
+FALLING = ["tests/samplers/test_replicas.py", "-k", "falling_lr"]
 LATE = ["tests/samplers/test_late_coupling.py", "-k", "replicas"]
 CLOSED = ["tests/samplers/test_replicas.py", "-k", "lyapunov or distribution_of_replicas"]
 STACKED = ["tests/chains/test_replicas.py", "-k", "distribution_of_stacked and euler"]
@@ -158,7 +159,7 @@ MUTANTS = {
         "samplers/replicas.py",
         'last = group["exchange_lr"] or group["last_lr"]',
         'last = group["last_lr"]',
-        REPLICAS,
+        FALLING,
     ),
     "replicas: later ones are pulled by a guide that has moved": (
         "samplers/replicas.py",
