@@ -19,9 +19,10 @@ from entropy_mcmc_reproduction.text import ALIKE, FAILS, HOLDS
 FIGURE = "effects"
 COLOURS = {HOLDS: "#009E73", FAILS: "#D55E00", ALIKE: "#0072B2"}  # the rest is grey
 GREY = "#777777"
-COLUMNS, WIDTH, LINE = 4, 9.0, 0.19  # panels in a row; inches of the figure and of a claim
+COLUMNS, WIDTH, LINE = 3, 9.0, 0.19  # panels in a row; inches of the figure and of a claim
 # Where an axis is linear, and the ticks of its positive half: effects differ by a hundred.
-NATS, POINTS = (0.02, (0.01, 0.03, 0.1, 0.3)), (1.0, (0.5, 1, 2, 5, 10))
+NATS, POINTS = (0.02, (0.01, 0.03, 0.1, 0.3, 1)), (1.0, (0.5, 1, 2, 5, 10))
+BEYOND = 1.6  # times the largest mean is the end of the axis: wider intervals are cut
 THEIRS = ("SGLD", "Entropy-SGD", "Entropy-SGLD")  # rivals of the paper beside the main ones
 Outcomes = dict[str, dict[str, Any]]
 
@@ -126,11 +127,12 @@ def draw(found: Outcomes, path: Path) -> None:
     figure = blank(WIDTH, sum(heights) + 0.3)
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, some in zip(parts, grids, strict=False):
-        axes = part.subplots(1, COLUMNS, sharex=True, sharey=True, squeeze=False)[0]
+        axes = part.subplots(1, COLUMNS, sharey=True, squeeze=False)[0]
         for axis, name in zip(axes, some, strict=False):
             places = [labels.index(row.text) for row in by_item[name]]
             _forest(axis, by_item[name], places, textwrap.fill(PICTURES[name].title, 32))
             _scale(axis, *NATS)
+            axis.set_xlim(*_limits([row for each in by_item.values() for row in each]))
             axis.set_xlabel("gain in NLL, nats", fontsize=7)
         for axis in axes[len(some) :]:
             axis.set_visible(False)
@@ -144,6 +146,12 @@ def draw(found: Outcomes, path: Path) -> None:
         _name_rows(axis, [f"{row.item}: {row.text}" for row in rest])
     _legend(figure)
     save(figure, path)
+
+
+def _limits(some: list[Row]) -> tuple[float, float]:
+    """The same for all panels, so that they compare: all means and margins, and a little more."""
+    reach = [(row.effect[0], -row.margin, row.margin) for row in some]
+    return BEYOND * min(map(min, reach)), BEYOND * max(map(max, reach))
 
 
 def _name_rows(axis: Any, names: list[str]) -> None:

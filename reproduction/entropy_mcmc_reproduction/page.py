@@ -33,10 +33,10 @@ may not. What each ingredient of the recipe gives is in
 
 _READING = """\
 A dot is the mean gain of Entropy-MCMC (below: of the claim's first variant), the line its 95 %
-interval over seeds. *Decided* is a difference whose p value is below 0.05 after Holm's correction
-within a family of claims; two methods are *alike* where the 90 % interval lies within the grey
-margin (of NLL at most 0.01 nats and 2.5 %; on CIFAR-10 0.02 nats, 1.7 %). *Interim*: runs are
-missing."""
+interval over seeds, cut at the frame. *Decided* is a difference whose p value is below 0.05 after
+Holm's correction within a family of claims; two methods are *alike* where the 90 % interval lies
+within the grey margin (of NLL at most 0.01 nats and 2.5 %; on CIFAR-10 0.02 nats, 1.7 %).
+*Interim*: runs are missing."""
 
 _WORDS = """\
 **Methods.** *EMCMC*: one chain of Entropy-MCMC, predictions averaged over 8 samples of θ. *guide*:
