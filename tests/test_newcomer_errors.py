@@ -494,6 +494,16 @@ def _(folder):
     return raised(lambda: posterior_of(with_prior, {"a": 0.0}, **given))
 
 
+@mistake("rows that depend on their neighbours (a time series), with mini-batches")
+def _(folder):
+    def autoregression(t, y):
+        return -((y[1:] - t["a"] * y[:-1]) ** 2).sum() / 2
+
+    series = X[:, 0].cumsum(0)
+    given = {"data": (series,), "batch_size": 10}
+    return raised(lambda: posterior_of(autoregression, {"a": 0.5}, **given))
+
+
 @mistake("predictions of shape (n, 1), targets of shape (n,)")
 def _(folder):
     def broadcast(t, x, y):

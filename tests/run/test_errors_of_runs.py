@@ -120,7 +120,8 @@ def test_other_threads_or_versions_are_refused_unless_overridden(tmp_path):
 
 
 def test_disk_full_keeps_the_checkpoint_and_goes_on_later(tmp_path):
-    whole = tiny_config(tmp_path / "whole", "sgld")
+    every_step = {"checkpoint_seconds": 1e-6}  # there is one to go on from on any machine
+    whole = with_parts(tiny_config(tmp_path / "whole", "sgld"), output=every_step)
     short = replace(whole, run_dir=str(tmp_path / "short"))
     finish(whole)
     # metrics.jsonl outgrows this limit in the middle of the run.
