@@ -12,7 +12,7 @@ from torch import Tensor
 
 from entropy_mcmc import noise
 from entropy_mcmc.chains import log_density as density_of
-from entropy_mcmc.chains.density_checks import check_finite, check_functions, unvalidated
+from entropy_mcmc.chains.density_checks import check_finite, check_functions, validation
 from entropy_mcmc.chains.inputs import check_data, rows_per_step
 from entropy_mcmc.chains.posterior_draws import PosteriorDraws
 from entropy_mcmc.chains.propriety import check_dependence
@@ -81,11 +81,12 @@ def sample(
     density, states = density_of.build(
         log_density, log_prior, init, chains, transforms or {}, parts
     )
-    with unvalidated():
+    with validation(False):
         check_functions(density, states[0])
         check_finite(density, states, "at init")
-    density.of_row(states[0])  # here torch.distributions refuses data out of range, as ever
-    with unvalidated():
+    with validation(True):
+        density.of_row(states[0])  # torch.distributions refuses data out of range
+    with validation(False):
         states = _apart(density, states, seed)
         check_scaling(density, states, batch_size, seed)
         check_dependence(density, states)

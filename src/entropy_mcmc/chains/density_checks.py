@@ -19,14 +19,16 @@ LOOK_FOR = (
 
 
 @contextmanager
-def unvalidated() -> Iterator[None]:
-    """torch.distributions without its checks of values: under vmap they raise an error of vmap.
+def validation(on: bool) -> Iterator[None]:
+    """torch.distributions with its checks of values, or without.
 
-    The warm-up looks at states so far away that a scale is 0 or infinite there; what is not finite
-    where it matters is found by the chains themselves.
+    On where data are looked at, whatever was set: `torch.compile` switches them off for the whole
+    process. Off under vmap, where they raise an error of vmap: the warm-up looks at states so far
+    away that a scale is 0 or infinite there; what is not finite where it matters is found by the
+    chains themselves.
     """
     before = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
+    Distribution.set_default_validate_args(on)
     try:
         yield
     finally:
