@@ -26,7 +26,7 @@ RESOLUTION = 15  # of the surface: 225 losses
 REFRESH_ROWS = 125
 Settings = flatness.Settings
 LEARNING_STEPS = 800  # of each of two chains of the local learning coefficient
-LEARNING_ROWS = 256  # per step: 64 heated a network trained on 60,000 rows to 1.6 T, 256 to 1.17
+LEARNING_ROWS = 256  # per step: the heat of fewer is in proportion to 1/rows
 LOCALISATION = 200.0  # weights stay within about 7 % of their tensor's root mean square
 
 
